@@ -1,0 +1,49 @@
+"""Arrays of heads as the theory reads them: NumPy or torch, without importing torch, always as float64."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from archopt.errors import DegenerateHeadError, OptionError
+
+Array = NDArray[np.float64]
+
+
+def real_array(name: str, values: ArrayLike, dimensions: tuple[int, ...], wanted: str) -> tuple[Array, float]:
+    """``values`` as float64, and the rounding unit of what they were (float32's for anything shorter).
+
+    Args:
+        name: the argument's name, for messages.
+        values: NumPy, nested lists, or a torch tensor on any device, of any precision, with or without gradient.
+        dimensions: allowed numbers of axes.
+        wanted: the allowed shapes in words, for messages.
+
+    Raises:
+        OptionError: another shape, an empty array, or not real numbers.
+    """
+    try:
+        if hasattr(values, "detach"):  # a torch tensor
+            tensor = values.detach().cpu()
+            precise = tensor.element_size() >= 8
+            array = np.asarray((tensor if tensor.is_complex() else tensor.double()).numpy())  # NumPy has no bfloat16
+        else:
+            array = np.asarray(values)
+            precise = array.dtype.kind != "f" or array.dtype.itemsize >= 8
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, lists of tensors that need a gradient
+        raise OptionError(f"{name} must be one array of shape {wanted}: {str(error).splitlines()[0][:120]}") from error
+    if array.dtype.kind not in "fiu":
+        raise OptionError(f"{name} must hold real numbers, shape {wanted}, but got dtype {array.dtype}")
+    if array.ndim not in dimensions or 0 in array.shape:
+        raise OptionError(f"{name} must have shape {wanted}, nothing empty, but got shape {array.shape}")
+    return array.astype(np.float64, copy=False), float(np.finfo(np.float64 if precise else np.float32).eps)
+
+
+def refuse_non_finite(heads: Array, what: str, first_head: int = 0) -> None:
+    """Check an array whose first axis is the head.
+
+    Raises:
+        DegenerateHeadError: a head holds NaN or infinity; ``.head`` is ``first_head`` plus its index.
+    """
+    bad = ~np.isfinite(heads).reshape(len(heads), -1).all(axis=1)
+    if bad.any():
+        head = first_head + int(bad.argmax())
+        raise DegenerateHeadError(f"head {head} has a {what} that is not finite: it holds NaN or infinity", head)
