@@ -1,0 +1,119 @@
+"""Results on disk: written beside the old file, then put in its place, so that no reader ever sees half of one."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from pathlib import Path, PurePath
+from uuid import uuid4
+
+from archopt.errors import StorageError
+from archopt.report.wording import TrialRow
+
+TRIAL_COLUMNS = (
+    "number",
+    "state",
+    "n_heads",
+    "head_dim",
+    "weighting",
+    "decorrelation",
+    "learning_rate",
+    "replicate",
+    "value",
+    "seconds_per_step",
+    "train_seconds",
+    "reason",
+    "curve",
+    "diversity",
+)
+
+
+def write_json(path: str | PurePath, obj: object) -> None:
+    """Write ``obj`` as strict JSON, UTF-8, indented; NaN and infinities become null.
+
+    Args:
+        path: replaced if it exists; its folder must exist.
+        obj: dicts, lists, tuples, texts, numbers (NumPy's too), paths, None.
+
+    Raises:
+        StorageError: the file system refuses; an existing file is left as it was.
+        TypeError: ``obj`` holds something else.
+    """
+    _replace(path, json.dumps(json_ready(obj), indent=2, allow_nan=False) + "\n")
+
+
+def write_trials_csv(path: str | PurePath, rows: Iterable[TrialRow]) -> None:
+    """One line a trial; ``curve`` and ``diversity`` as JSON texts, missing or not finite numbers as empty cells.
+
+    Args:
+        path: replaced if it exists; its folder must exist.
+        rows: trial rows; keys beyond ``TRIAL_COLUMNS`` become further columns, in order of appearance.
+
+    Raises:
+        StorageError: the file system refuses; an existing file is left as it was.
+    """
+    rows = list(rows)
+    columns = list(dict.fromkeys([*TRIAL_COLUMNS, *(key for row in rows for key in row)]))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(column)) for column in columns])
+    _replace(path, text.getvalue())
+
+
+def write_html(path: str | PurePath, html: str) -> None:
+    """Write a finished page, UTF-8.
+
+    Raises:
+        StorageError: the file system refuses; an existing file is left as it was.
+    """
+    _replace(path, html)
+
+
+def json_ready(obj: object) -> object:
+    """``obj`` in JSON's own types, with NaN and infinities as None.
+
+    Raises:
+        TypeError: it holds something that has no JSON form.
+    """
+    if obj is None or isinstance(obj, bool | str | int):
+        return obj
+    if isinstance(obj, float):
+        return float(obj) if isfinite(obj) else None
+    if isinstance(obj, Mapping):
+        return {str(key): json_ready(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple | set | frozenset):
+        return [json_ready(value) for value in (sorted(obj) if isinstance(obj, set | frozenset) else obj)]
+    if isinstance(obj, PurePath):
+        return str(obj)
+    if hasattr(obj, "tolist"):  # NumPy scalars and arrays
+        return json_ready(obj.tolist())
+    raise TypeError(f"cannot write a {type(obj).__name__} as JSON")
+
+
+def _cell(value: object) -> object:
+    ready = json_ready(value)
+    return json.dumps(ready) if isinstance(ready, list | dict) else "" if ready is None else ready
+
+
+def _replace(path: str | PurePath, text: str) -> None:
+    target = Path(path)
+    beside = target.with_name(f".{target.name[:100]}.{uuid4().hex}.tmp")
+    try:
+        try:
+            # Text from outside may hold halves of characters (file names do): escaped rather than refused.
+            with open(beside, "x", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())  # a full disk shows here, while the old file still stands
+            os.replace(beside, target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        shown = str(target) if len(str(target)) <= 160 else f"...{str(target)[-157:]}"
+        raise StorageError(
+            f"cannot write {shown!r}: {error.strerror or error}; give a folder that exists and can be written"
+        ) from error

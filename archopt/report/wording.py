@@ -1,0 +1,153 @@
+"""The sentences that the terminal and the HTML report share: what to use, how sure, and on what that rests."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from archopt.report.numbers import MISSING, count, duration, finite, printable, probability, short, whole
+
+Recommendation = Mapping[str, Any]  # the schema of recommendation.json
+TrialRow = Mapping[str, Any]
+
+LAWS = {
+    "log": "log law, head_dim = c (log n)^(2/(4+d))",
+    "power": "power law, head_dim = c n^(2/(4+d))",
+    "bound": "minimiser of the bias-variance bound",
+}
+
+
+def allocation_of(entry: Mapping[str, Any] | None) -> tuple[int, int] | None:
+    """(n_heads, head_dim) of anything that carries them, flat or under "allocation"; None where it carries none."""
+    if not entry:
+        return None
+    inner = entry.get("allocation")
+    holder = inner if isinstance(inner, Mapping) else entry
+    n_heads, head_dim = whole(holder.get("n_heads")), whole(holder.get("head_dim"))
+    return None if n_heads is None or head_dim is None else (n_heads, head_dim)
+
+
+def in_words(allocation: tuple[int, int]) -> str:
+    """ "4 heads x 12"."""
+    return f"{count(allocation[0], 'head')} x {allocation[1]}"
+
+
+def metric_name(recommendation: Recommendation) -> str:
+    return printable(recommendation.get("metric") or "loss", most=24)
+
+
+def headline(recommendation: Recommendation) -> str:
+    """ "Use 4 heads x 12 (d_model 48), weighting uniform"."""
+    allocation = allocation_of(recommendation.get("allocation"))
+    if allocation is None:
+        return "No recommendation: no trial has finished"
+    weighting = "" if allocation[0] == 1 else f", weighting {printable(recommendation.get('weighting') or 'uniform')}"
+    return f"Use {in_words(allocation)} (d_model {allocation[0] * allocation[1]}){weighting}"
+
+
+def ties(recommendation: Recommendation) -> list[tuple[int, int]]:
+    """The distinct allocations of the confidence set other than the recommended one, most probable first."""
+    chosen = allocation_of(recommendation.get("allocation"))
+    entries = [entry for entry in recommendation.get("allocations") or () if entry.get("in_confidence_set")]
+    entries.sort(key=lambda entry: -(finite(entry.get("p_best")) or 0.0))
+    entries += list(recommendation.get("confidence_set") or ())
+    found = [allocation for allocation in map(allocation_of, entries) if allocation and allocation != chosen]
+    return list(dict.fromkeys(found))
+
+
+def certainty(recommendation: Recommendation) -> str:
+    """How sure: the probability that the recommended configuration is best."""
+    if allocation_of(recommendation.get("allocation")) is None:
+        return ""
+    p_best = probability(recommendation.get("p_best"))
+    if p_best == MISSING:
+        return "The probability that it is best is not known."
+    return f"Probability that it is the best of those allowed: {p_best}."
+
+
+def tie_sentence(recommendation: Recommendation) -> str:
+    """Which allocations cannot be told apart from the recommended one."""
+    if allocation_of(recommendation.get("allocation")) is None:
+        return ""
+    confidence = finite(recommendation.get("confidence"))
+    level = f"{100 * confidence:.0f} % " if confidence is not None else ""
+    others = ties(recommendation)
+    if not others:
+        return f"It stands alone in the {level}confidence set: every other allocation tried is worse."
+    return f"Cannot be told apart from it ({level}confidence set): {', '.join(map(in_words, others))}."
+
+
+def theory_sentence(recommendation: Recommendation) -> str:
+    """What the closed form had suggested, with its constant and its range; empty where it was not asked."""
+    theory = recommendation.get("theory") or {}
+    head_dim = finite(theory.get("head_dim"))
+    if head_dim is None:
+        return ""
+    law = str(theory.get("law") or "log")
+    assumed = [LAWS.get(law, printable(law))]
+    if finite(theory.get("constant")) is not None:
+        assumed.append(f"c = {short(theory['constant'])}")
+    if finite(theory.get("intrinsic_dim")) is not None:
+        spread = [short(end) for end in theory.get("intrinsic_dim_range") or () if finite(end) is not None]
+        between = f" ({spread[0]} to {spread[1]})" if len(spread) == 2 and spread[0] != spread[1] else ""
+        assumed.append(f"intrinsic dimension d = {short(theory['intrinsic_dim'])}{between}")
+    sentence = f"The closed form had suggested head_dim {short(head_dim)}"
+    nearest = allocation_of(theory.get("nearest"))
+    sentence += f", nearest {in_words(nearest)}" if nearest else ""
+    ends = theory_range(recommendation)
+    sentence += f"; one standard deviation either way is {short(ends[0])} to {short(ends[1])}" if ends else ""
+    return f"{sentence} ({'; '.join(assumed)})."
+
+
+def theory_range(recommendation: Recommendation) -> tuple[float, float] | None:
+    """head_dim one standard deviation below and above the closed form, kept within 1 and d_model."""
+    theory = recommendation.get("theory") or {}
+    head_dim, octaves = finite(theory.get("head_dim")), finite(theory.get("sd_octaves"))
+    if head_dim is None or octaves is None:
+        return None
+    width = d_model_of(recommendation)
+    return max(1.0, head_dim * 2.0**-octaves), min(float(width) if width else float("inf"), head_dim * 2.0**octaves)
+
+
+def d_model_of(recommendation: Recommendation) -> int | None:
+    """D, from whatever allocation the recommendation holds."""
+    theory = recommendation.get("theory") or {}
+    entries = [recommendation.get("allocation"), *(recommendation.get("allocations") or ()), theory.get("nearest")]
+    found = [allocation for allocation in map(allocation_of, entries) if allocation]
+    return found[0][0] * found[0][1] if found else None
+
+
+def search_sentences(recommendation: Recommendation) -> list[str]:
+    """Why the search stopped, and how many trials finished, were pruned or failed."""
+    search = recommendation.get("search") or {}
+    sentences = []
+    if search.get("stopped_because"):
+        sentences.append(f"Stopped: {printable(search['stopped_because']).rstrip('.')}.")
+    counted = [
+        f"{number:,} {state}"
+        for state, key in (("finished", "complete"), ("pruned", "pruned"), ("failed", "failed"))
+        if (number := whole(search.get(key))) is not None
+    ]
+    wall = f" in {duration(search['wall_seconds'])}" if finite(search.get("wall_seconds")) is not None else ""
+    if counted:
+        sentences.append(f"Trials: {', '.join(counted)}{wall}.")
+    return sentences
+
+
+def data_sentence(recommendation: Recommendation) -> str:
+    """Which data, and how much of it was used."""
+    data = recommendation.get("data") or {}
+    if not data.get("name"):
+        return ""
+    used, available = whole(data.get("n_samples")), whole(data.get("n_available"))
+    unit = "training tokens" if data.get("kind") == "text" else "training rows"
+    sentence = f"Data: {printable(data['name'], most=120)}"
+    if used is not None:
+        sentence += f", {used:,} {unit}"
+        sentence += f" of {available:,} available" if available is not None and available > used else ""
+    return f"{sentence}."
+
+
+def lines_of(recommendation: Recommendation, key: str) -> list[str]:
+    """The printable lines of a list of texts, or of one text, under ``key``."""
+    value = recommendation.get(key) or ()
+    entries: Sequence[object] = (value,) if isinstance(value, str) else value
+    return [printable(entry, most=600) for entry in entries if str(entry).strip()]
