@@ -1,6 +1,6 @@
 """How a width D splits into H heads of width d_k, and which splits a real model allows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isqrt, log
 from numbers import Integral
@@ -74,6 +74,8 @@ def feasible_allocations(
     if d_model > MAX_D_MODEL:
         raise AllocationError(f"d_model must be at most {MAX_D_MODEL:,} but got {d_model:,}")
     min_head_dim = _positive_int("min_head_dim", min_head_dim)
+    if min_head_dim > d_model:
+        raise AllocationError(f"min_head_dim ({min_head_dim}) is above d_model: give a minimum of at most {d_model}")
     max_head_dim = d_model if max_head_dim is None else _positive_int("max_head_dim", max_head_dim)
     head_dim_multiple_of = _positive_int("head_dim_multiple_of", head_dim_multiple_of)
     n_heads_multiple_of = _positive_int("n_heads_multiple_of", n_heads_multiple_of)
@@ -82,7 +84,7 @@ def feasible_allocations(
             f"min_head_dim ({min_head_dim}) is above max_head_dim ({max_head_dim}): "
             f"give a minimum of at most {max_head_dim}"
         )
-    limits = [
+    limits: list[tuple[str, Callable[[HeadAllocation], bool]]] = [
         (f"head_dim >= {min_head_dim}", lambda a: a.head_dim >= min_head_dim),
         (f"head_dim <= {max_head_dim}", lambda a: a.head_dim <= max_head_dim),
         (f"head_dim a multiple of {head_dim_multiple_of}", lambda a: a.head_dim % head_dim_multiple_of == 0),

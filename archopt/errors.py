@@ -2,7 +2,13 @@
 
 
 class ArchoptError(Exception):
-    """Base of every error that archopt raises on purpose."""
+    """Base of every error that archopt raises on purpose.
+
+    Attributes:
+        exit_code: of a command that ends with it: 2 for bad input, 1 for a failure while running.
+    """
+
+    exit_code = 2
 
 
 class AllocationError(ArchoptError, ValueError):
@@ -20,6 +26,9 @@ class DegenerateHeadError(ArchoptError, ValueError):
         super().__init__(message)
         self.head = head
 
+    def __reduce__(self) -> tuple[type["DegenerateHeadError"], tuple[str, int]]:
+        return type(self), (str(self), self.head)  # workers send errors across processes
+
 
 class OptionError(ArchoptError, ValueError):
     """An option or argument outside what is allowed."""
@@ -35,3 +44,11 @@ class StorageError(ArchoptError):
 
 class TrialFailed(ArchoptError):
     """One trial could not be finished; the message is its recorded reason, and the search goes on."""
+
+    exit_code = 1
+
+
+class CampaignFailed(ArchoptError):
+    """A search that had started cannot go on; what had finished is kept."""
+
+    exit_code = 1

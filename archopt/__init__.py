@@ -1,0 +1,61 @@
+"""archopt: how many attention heads, how wide, how weighted, for your data set size, and how sure that is."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from archopt import theory
+    from archopt.allocation import HeadAllocation, feasible_allocations
+    from archopt.campaign import search
+    from archopt.errors import ArchoptError
+    from archopt.pruners import HDIPruner
+    from archopt.recommendation import Recommendation, recommend
+    from archopt.samplers import HeadAllocationSampler
+    from archopt.search_space import record_diversity, replicate, report_diversity, suggest_allocation
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArchoptError",
+    "HDIPruner",
+    "HeadAllocation",
+    "HeadAllocationSampler",
+    "Recommendation",
+    "__version__",
+    "feasible_allocations",
+    "recommend",
+    "record_diversity",
+    "replicate",
+    "report_diversity",
+    "search",
+    "suggest_allocation",
+    "theory",
+]
+
+# Loaded on first use, so that `import archopt` and `archopt --help` stay light and need no torch.
+_HOMES = {
+    "ArchoptError": "archopt.errors",
+    "HDIPruner": "archopt.pruners",
+    "HeadAllocation": "archopt.allocation",
+    "HeadAllocationSampler": "archopt.samplers",
+    "Recommendation": "archopt.recommendation",
+    "feasible_allocations": "archopt.allocation",
+    "recommend": "archopt.recommendation",
+    "record_diversity": "archopt.search_space",
+    "replicate": "archopt.search_space",
+    "report_diversity": "archopt.search_space",
+    "search": "archopt.campaign",
+    "suggest_allocation": "archopt.search_space",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "theory":
+        return importlib.import_module("archopt.theory")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'archopt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

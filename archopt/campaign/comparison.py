@@ -1,0 +1,153 @@
+"""The recommendation against what people do today, on the test split and with seeds that the search never used."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median, stdev
+from typing import Any
+
+from archopt.allocation import HeadAllocation, nearest_allocation
+from archopt.evaluation import TrialSpec
+from archopt.evaluation.workers import Failed, Finished, RungReached, WorkerPool
+from archopt.recommendation import Recommendation
+from archopt.search_space import DECORRELATION, LEARNING_RATE, WEIGHTING
+from archopt.study_model import StudyModel
+
+FIRST_FRESH_REPLICATE = 1_000_000  # far above any replicate that a search reaches
+N_SEEDS = 3
+MAX_CONFIGURATIONS = 5
+
+
+def contenders(
+    recommendation: Recommendation,
+    model: StudyModel,
+    feasible: Sequence[HeadAllocation],
+    closed_form: HeadAllocation,
+) -> list[dict[str, Any]]:
+    """What is compared: label, allocation and parameters.
+
+    Today's practices get uniform weighting, no decorrelation and the learning rate with the best posterior mean for
+    their own allocation. Where two labels mean the same configuration they share a row.
+    """
+    practices = {
+        "8 heads": min(feasible, key=lambda split: (abs(split.n_heads - 8), split.n_heads)),
+        "head_dim 16": nearest_allocation(16, feasible),
+        "head_dim 64": nearest_allocation(64, feasible),
+        "closed form": nearest_allocation(closed_form.head_dim, feasible),
+    }
+    exact = {"8 heads": 8, "head_dim 16": 16, "head_dim 64": 64}
+    rows = [{"label": "recommended", "allocation": recommendation.allocation, "params": dict(recommendation.params)}]
+    for label, split in practices.items():
+        got = split.n_heads if label == "8 heads" else split.head_dim
+        shown = label if exact.get(label, got) == got else f"{label} (nearest feasible)"
+        params = _plain_params(split, model)
+        if params is None:
+            continue
+        same = next((row for row in rows if row["allocation"] == split and row["params"] == params), None)
+        if same is None:
+            rows.append({"label": shown, "allocation": split, "params": params})
+        else:
+            same["label"] = f"{same['label']}, {shown}"
+    return rows
+
+
+def compare(pool: WorkerPool, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Train every row with the same fresh seeds, score the test split, and put the figures beside it.
+
+    A row whose trainings all failed has no figures and says why.
+    """
+    jobs = [(row, seed) for seed in range(N_SEEDS) for row in range(len(rows))]
+    waiting = list(enumerate(jobs))
+    found: dict[int, dict[int, float]] = {row: {} for row in range(len(rows))}
+    seconds: dict[int, list[float]] = {row: [] for row in range(len(rows))}
+    reasons: dict[int, str] = {}
+    running = 0
+    while waiting or running:
+        while waiting and pool.n_idle:
+            job_id, (row, seed) = waiting.pop(0)
+            pool.submit(job_id, _spec(rows[row], FIRST_FRESH_REPLICATE + seed))
+            running += 1
+        event = pool.next_event(1.0)
+        if event is None:
+            continue
+        row, seed = jobs[event.job_id]
+        if isinstance(event, RungReached):
+            pool.answer(event.job_id, stop=False)
+            continue
+        running -= 1
+        if isinstance(event, Finished) and event.outcome.test_value is not None:
+            found[row][seed] = event.outcome.test_value
+            seconds[row].append(event.outcome.seconds_per_step)
+        elif isinstance(event, Failed):
+            reasons[row] = event.reason
+    return [_figures(rows[row], found[row], seconds[row], reasons.get(row), found[0]) for row in range(len(rows))]
+
+
+def caveat(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """A line where some row beat the recommendation on the test split by more than its paired noise."""
+    better = [
+        row
+        for row in rows[1:]
+        if row["gain"] is not None and row["gain"] > 2.0 * (row["gain_se"] or 0.0) and row["gain"] > 0.0
+    ]
+    if not better:
+        return None
+    best = max(better, key=lambda row: float(row["gain"]))
+    split = best["allocation"]
+    return (
+        f"on the test split {split['n_heads']} x {split['head_dim']} ({best['label']}) did better than the recommendation "
+        f"by {best['gain']:.4g} +- {best['gain_se'] or 0.0:.2g} over {best['n']} seeds"
+    )
+
+
+def _plain_params(split: HeadAllocation, model: StudyModel) -> dict[str, Any] | None:
+    """The tuned learning rate of this allocation with everything else as it is done today."""
+    own = [i for i, candidate in enumerate(model.space.candidates) if candidate.allocation == split]
+    weightings = {model.space.candidates[i].params[WEIGHTING] for i in own}
+    weighting = "uniform" if "uniform" in weightings else sorted(weightings)[0]
+    plain = [
+        i
+        for i in own
+        if model.space.candidates[i].params[WEIGHTING] == weighting
+        and model.space.candidates[i].params[DECORRELATION] == 0.0
+        and not model.infeasible[i]
+    ]
+    if not plain:
+        return None
+    return dict(model.space.candidates[min(plain, key=lambda i: model.posterior.mean[i])].params)
+
+
+def _spec(row: Mapping[str, Any], replicate: int) -> TrialSpec:
+    params = row["params"]
+    return TrialSpec(
+        allocation=row["allocation"],
+        weighting=params[WEIGHTING],
+        decorrelation=params[DECORRELATION],
+        learning_rate=params[LEARNING_RATE],
+        replicate=replicate,
+        score_test=True,
+    )
+
+
+def _figures(
+    row: Mapping[str, Any],
+    tests: Mapping[int, float],
+    seconds: Sequence[float],
+    reason: str | None,
+    recommended: Mapping[int, float],
+) -> dict[str, Any]:
+    values = list(tests.values())
+    gains = [recommended[seed] - value for seed, value in tests.items() if seed in recommended]
+    return {
+        "label": row["label"],
+        "allocation": {"n_heads": row["allocation"].n_heads, "head_dim": row["allocation"].head_dim},
+        "weighting": row["params"][WEIGHTING],
+        "decorrelation": row["params"][DECORRELATION],
+        "learning_rate": row["params"][LEARNING_RATE],
+        "test": fmean(values) if values else None,
+        "test_sd": stdev(values) if len(values) > 1 else None,
+        "n": len(values),
+        "seconds_per_step": median(seconds) if seconds else None,
+        # paired by seed: same initialisation and batches; positive where this row did better
+        "gain": fmean(gains) if gains else None,
+        "gain_se": stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else None,
+        "reason": reason if not values else None,
+    }

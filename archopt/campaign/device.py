@@ -1,0 +1,33 @@
+"""Where trials are trained, decided without loading torch where there is no GPU driver."""
+
+import ctypes
+
+from archopt.errors import OptionError
+
+
+def resolve_device(device: str, attention: str) -> str:
+    """ "cpu" or "cuda".
+
+    Args:
+        device: "cpu", "cuda", or "auto": CUDA where it works.
+        attention: the kernel asked for.
+
+    Raises:
+        OptionError: CUDA was asked for and is not there, or the kernel needs it.
+    """
+    found = device != "cpu" and _cuda_works()
+    if device == "cuda" and not found:
+        raise OptionError("device cuda was asked for, but torch finds no CUDA device here: use --device cpu")
+    if attention == "xformers" and not found:
+        raise OptionError("xformers has no attention kernel for CPUs: use --attention auto or sdpa, or a CUDA device")
+    return "cuda" if found else "cpu"
+
+
+def _cuda_works() -> bool:
+    try:
+        ctypes.CDLL("nvcuda.dll" if hasattr(ctypes, "WinDLL") else "libcuda.so.1")
+    except OSError:
+        return False  # no driver: torch, seconds to load, would only say the same
+    import torch
+
+    return torch.cuda.is_available()

@@ -1,0 +1,141 @@
+"""What a campaign leaves on disk, and the facts that it adds to a recommendation."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from archopt.recommendation import Recommendation
+from archopt.search_space import ATTRIBUTES, DECORRELATION, LEARNING_RATE, WEIGHTING, TrialRecord
+
+if TYPE_CHECKING:
+    from archopt.data import DatasetSummary
+    from archopt.data.dataset import Dataset
+    from archopt.theory import TheoryAllocation
+
+PACKAGES = ("archopt", "optuna", "torch", "xformers", "scikit-learn", "pandas", "numpy", "scipy")
+
+SMALL_PROXY = (
+    "it rests on small models trained briefly on this machine: the best allocation of a small proxy need not be that of "
+    "the model you will build; depth, longer training and other widths were not checked"
+)
+
+
+def with_details(
+    recommendation: Recommendation,
+    *,
+    metric: str,
+    theory: Mapping[str, Any],
+    comparison: Sequence[Mapping[str, Any]],
+    search: Mapping[str, Any],
+    data: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    caveats: Sequence[str],
+) -> Recommendation:
+    """The recommendation with all that recommendation.json holds."""
+    return replace(
+        recommendation,
+        caveats=(*recommendation.caveats, *caveats, SMALL_PROXY),
+        details={
+            "metric": metric,
+            "theory": dict(theory),
+            "comparison": [dict(row) for row in comparison],
+            "search": dict(search),
+            "data": dict(data),
+            "settings": dict(settings),
+            "versions": versions(),
+        },
+    )
+
+
+def theory_facts(law: "TheoryAllocation", summary: "DatasetSummary", sd_octaves: float) -> dict[str, Any]:
+    """What the closed form had suggested, JSON-able."""
+    return {
+        "law": law.law,
+        "head_dim": law.head_dim,
+        "n_heads": law.n_heads,
+        "nearest": {"n_heads": law.nearest.n_heads, "head_dim": law.nearest.head_dim},
+        "constant": law.constant,
+        "intrinsic_dim": summary.intrinsic_dim,
+        "intrinsic_dim_range": list(summary.intrinsic_dim_range),
+        "sd_octaves": sd_octaves,
+    }
+
+
+def data_facts(dataset: "Dataset", summary: "DatasetSummary") -> dict[str, Any]:
+    """What the search learned from, JSON-able."""
+    return {
+        "name": dataset.name,
+        "kind": dataset.kind,
+        "hash": dataset.content_hash,
+        "n_samples": dataset.n_samples,
+        "n_available": dataset.n_available,
+        "noise_variance": summary.noise_variance,
+        "notes": [*dataset.notes, *summary.notes],
+    }
+
+
+def search_facts(records: Sequence[TrialRecord], stopped_because: str, wall_seconds: float) -> dict[str, Any]:
+    """How the search went, JSON-able."""
+    states = [record.state for record in records]
+    return {
+        "stopped_because": stopped_because,
+        "complete": states.count("complete"),
+        "pruned": states.count("pruned"),
+        "failed": states.count("failed"),
+        "wall_seconds": wall_seconds,
+    }
+
+
+def trial_rows(records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """Trials as plain rows, for trials.csv and the report; trials that still run are left out."""
+    return [
+        {
+            "number": record.number,
+            "state": record.state,
+            "n_heads": record.allocation.n_heads,
+            "head_dim": record.allocation.head_dim,
+            "weighting": record.params.get(WEIGHTING),
+            "decorrelation": record.params.get(DECORRELATION),
+            "learning_rate": record.params.get(LEARNING_RATE),
+            "replicate": record.replicate,
+            "value": record.value,
+            "seconds_per_step": record.seconds_per_step,
+            "train_seconds": record.attributes.get(ATTRIBUTES.train_seconds),
+            "reason": record.attributes.get(ATTRIBUTES.reason),
+            "curve": [list(point) for point in record.curve],
+            "diversity": [[report.step, report.hdi, report.output_correlation] for report in record.diversity],
+        }
+        for record in records
+        if record.allocation is not None and record.state != "running"
+    ]
+
+
+def write_results(
+    folder: Path, recommendation: Recommendation | None, rows: Sequence[Mapping[str, Any]], command: str
+) -> None:
+    """trials.csv always; recommendation.json and report.html where there is something to recommend.
+
+    Raises:
+        StorageError: the file system refuses.
+    """
+    from archopt.report.files import write_html, write_json, write_trials_csv
+    from archopt.report.html import render
+
+    write_trials_csv(folder / "trials.csv", rows)
+    if recommendation is not None:
+        plain = recommendation.to_dict()
+        write_json(folder / "recommendation.json", plain)
+        write_html(folder / "report.html", render(plain, rows, command=command))
+
+
+def versions() -> dict[str, str]:
+    """Of archopt and what its figures depend on; what is not installed is left out."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

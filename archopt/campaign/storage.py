@@ -1,0 +1,125 @@
+"""A campaign's storage: opened, its settings compared, its trials counted."""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from archopt.errors import StorageError
+
+if TYPE_CHECKING:
+    import optuna
+
+HEARTBEAT_SECONDS = 15
+GRACE_SECONDS = 60  # a running trial without a heartbeat for so long belongs to a process that died
+MAX_RETRIES = 2
+
+SETTINGS_KEY = "archopt:settings"
+SPENT_KEY = "archopt:spent_seconds"
+STOPPED_KEY = "archopt:stopped"  # why, and with which limits
+COMPARISON_KEY = "archopt:comparison"
+
+
+def open_storage(url: str) -> "optuna.storages.RDBStorage":
+    """Open, or create, an Optuna storage with heartbeats; stale trials are queued again with the same parameters.
+
+    Raises:
+        StorageError: the URL has no known form, its driver is missing, or the database does not answer.
+    """
+    import optuna
+    from sqlalchemy.exc import SQLAlchemyError
+
+    engine = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else None  # wait for a lock, do not fail
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # heartbeats are, in Optuna 5
+            return optuna.storages.RDBStorage(
+                url,
+                engine_kwargs=engine,
+                heartbeat_interval=HEARTBEAT_SECONDS,
+                grace_period=GRACE_SECONDS,
+                heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(MAX_RETRIES),
+            )
+    except (ImportError, ModuleNotFoundError) as error:
+        raise StorageError(f"storage {masked(url)} needs a database driver that is not installed: {error}") from None
+    except (SQLAlchemyError, ValueError, RuntimeError, OSError) as error:
+        cause = " ".join(str(getattr(error, "orig", None) or error).split())[:120].replace(url, masked(url))
+        raise StorageError(
+            f"storage {masked(url)} cannot be opened ({cause}): give a URL such as sqlite:///study.db or "
+            "postgresql+psycopg://user@host/database"
+        ) from None
+
+
+def masked(url: str) -> str:
+    """The URL without its password, at most 100 characters of it."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        shown = make_url(url).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
+        shown = url.rsplit("@", 1)[-1]  # what precedes an @ may be a password
+    return shown if len(shown) <= 100 else f"{shown[:97]}..."
+
+
+def load_settings(storage: "optuna.storages.RDBStorage", name: str) -> dict[str, Any] | None:
+    """The settings that the campaign was started with; None where there is no such campaign.
+
+    Raises:
+        StorageError: a study of that name exists that archopt did not make.
+    """
+    import optuna
+
+    if name not in optuna.get_all_study_names(storage):
+        return None
+    attributes = optuna.load_study(study_name=name, storage=storage).user_attrs
+    if SETTINGS_KEY not in attributes:
+        raise StorageError(f"the storage holds a study {name!r} that archopt did not make: give another --name")
+    return dict(attributes[SETTINGS_KEY])
+
+
+def refuse_other_settings(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """One campaign, one set of settings.
+
+    Raises:
+        StorageError: they differ; the message says in what.
+    """
+    differing = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    if differing:
+        shown = "; ".join(f"{key} was {_short(before.get(key))}, now {_short(now.get(key))}" for key in differing[:3])
+        more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
+        raise StorageError(
+            f"campaign {name!r} exists with other settings ({shown}{more}): use the same to resume it, or another --name"
+        )
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the output folder and check that it can be written.
+
+    Raises:
+        StorageError: it cannot.
+    """
+    probe = folder / f".archopt-{uuid4().hex}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise StorageError(
+            f"output folder {str(folder)[-120:]!r} cannot be written ({error.strerror}): give another with --out"
+        ) from None
+
+
+def requeue_stale(study: "optuna.Study") -> None:
+    """Trials of a process that died become failed, and wait to be run again with the same parameters."""
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna.storages.fail_stale_trials(study)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

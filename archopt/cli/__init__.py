@@ -1,0 +1,75 @@
+"""The command line: parse, call, print. One file a command; what they need is imported when they run."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import click
+import typer
+
+from archopt.cli.search import search_command
+from archopt.errors import ArchoptError
+
+INTERRUPTED = 130  # what shells give for a process that Ctrl-C ended
+
+app = typer.Typer(
+    name="archopt",
+    help="How many attention heads, how wide, how weighted, for your data set size, and how sure that is.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command("search")(search_command)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if version:
+        from archopt import __version__
+
+        typer.echo(f"archopt {__version__}")
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed while running, 2 bad input, 130 interrupted."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line.
+
+    Returns:
+        The exit code. A user's mistake is one line on standard error.
+    """
+    previous = signal.signal(signal.SIGTERM, _as_interrupt)  # a batch system's way to say Ctrl-C
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="archopt", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.UsageError as error:
+        command = "archopt" if error.ctx is None else error.ctx.command_path
+        return _complain(f"{error.format_message()} (see {command} --help)", 2)
+    except ArchoptError as error:
+        return _complain(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted before the first trial", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: say nothing, end quietly
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"archopt: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,131 @@
+"""`archopt search`: start or resume a search."""
+
+import json
+from typing import Annotated
+
+import click
+import typer
+
+
+def _count(text: str) -> int:
+    """A whole number, also written like 1e4 or 50_000."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text[:40]!r} is not a number") from None
+    if number != number or abs(number) == float("inf") or number != int(number):
+        raise click.BadParameter(f"{text[:40]!r} is not a whole number")
+    return int(number)
+
+
+def search_command(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="CSV or Parquet file (with --target), any other file (read as text), sklearn:NAME, or text:python-topics.",
+            show_default=False,
+        ),
+    ],
+    d_model: Annotated[
+        int, typer.Option(parser=_count, help="Total attention width D, split into heads.", metavar="D")
+    ],
+    target: Annotated[str | None, typer.Option(help="Column to predict.", metavar="COLUMN")] = None,
+    task: Annotated[str, typer.Option(help="regression, classification, or auto: read it off the target.")] = "auto",
+    samples: Annotated[
+        int | None, typer.Option(parser=_count, help="Training rows (bytes of text) to use.", metavar="N")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(parser=_count, help="Budget in trials, of the whole campaign.", metavar="N")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="Budget in seconds, of the whole campaign [210 unless --trials].", metavar="SECONDS"),
+    ] = None,
+    head_dim_min: Annotated[int, typer.Option(parser=_count, help="Narrowest head.", metavar="N")] = 1,
+    head_dim_max: Annotated[int | None, typer.Option(parser=_count, help="Widest head.", metavar="N")] = None,
+    head_dim_multiple_of: Annotated[
+        int, typer.Option(parser=_count, help="2 for rotary embeddings, 8 for fused kernels.", metavar="N")
+    ] = 1,
+    heads_multiple_of: Annotated[
+        int, typer.Option(parser=_count, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N")
+    ] = 1,
+    max_seconds_per_step: Annotated[
+        float | None, typer.Option(help="Allocations with slower training steps are out.", metavar="SECONDS")
+    ] = None,
+    weighting: Annotated[
+        str, typer.Option(help="Schemes to search, with commas.")
+    ] = "uniform,geometric,fibonacci,learned",
+    metric: Annotated[
+        str | None,
+        typer.Option(help="rmse, mae; log_loss, error_rate; nats_per_byte, bits_per_byte. Default: the first."),
+    ] = None,
+    valid: Annotated[
+        str | None, typer.Option(help="File to validate and test on, instead of parts of DATA.", metavar="FILE")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Column whose groups stay on one side of every split.", metavar="COLUMN")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Column that orders the rows: past trains, future tests.", metavar="COLUMN")
+    ] = None,
+    seed: Annotated[int, typer.Option(parser=_count, help="Of splits, training and proposals.")] = 0,
+    replicates: Annotated[
+        int, typer.Option(parser=_count, help="Seeds that every proposed configuration gets at least.", metavar="N")
+    ] = 1,
+    workers: Annotated[
+        int | None, typer.Option(parser=_count, help="Training processes [one a core].", metavar="N")
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Optuna storage URL [a SQLite file in the output folder].", metavar="URL")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the campaign [from DATA and D].")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    attention: Annotated[str, typer.Option(help="Kernel: sdpa, xformers, explicit or auto.")] = "auto",
+    out: Annotated[str | None, typer.Option(help="Output folder [archopt-results/NAME].", metavar="FOLDER")] = None,
+    confidence: Annotated[float, typer.Option(help="Of the set of allocations that are not told apart.")] = 0.9,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> int:
+    """Search how to split D into heads for a data set; the same command again resumes.
+
+    Example: archopt search sklearn:digits --d-model 48
+    """
+    from archopt.campaign import search
+    from archopt.report.files import json_ready
+    from archopt.report.text import print_summary
+
+    found = search(
+        data,
+        d_model,
+        target=target,
+        task=task,
+        n_samples=samples,
+        n_trials=trials,
+        timeout_seconds=timeout,
+        min_head_dim=head_dim_min,
+        max_head_dim=head_dim_max,
+        head_dim_multiple_of=head_dim_multiple_of,
+        n_heads_multiple_of=heads_multiple_of,
+        max_seconds_per_step=max_seconds_per_step,
+        weighting=weighting,
+        metric=metric,
+        valid=valid,
+        group=group,
+        time=time,
+        seed=seed,
+        replicates=replicates,
+        n_workers=workers,
+        storage=storage,
+        name=name,
+        device=device,
+        attention=attention,
+        out=out,
+        confidence=confidence,
+        quiet=quiet,
+    )
+    if as_json:
+        typer.echo(json.dumps(json_ready(found.to_dict())))
+    else:
+        print_summary(found.to_dict())
+        typer.echo(f"Written to {found.details['search']['folder']}: report.html, recommendation.json, trials.csv")
+    return 130 if found.details["search"]["interrupted"] else 0

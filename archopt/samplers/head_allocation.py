@@ -1,0 +1,238 @@
+"""An Optuna sampler that knows what heads are: feasible splits only, seeded by the closed form, aware of noise."""
+
+import secrets
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.trial import TrialState
+
+from archopt.errors import OptionError
+from archopt.samplers.startup import startup_candidates
+from archopt.search_space import (
+    HEAD_PARAMETER_KEY,
+    N_HEADS,
+    Candidate,
+    HeadParameter,
+    SearchSpace,
+    read_record,
+    read_records,
+    search_space_of,
+)
+from archopt.study_model import StudyModel, closed_form_prior, flat_prior, model_study, union_of_distributions
+from archopt.surrogate import OptimumPrior
+from archopt.theory import family_default
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+CHALLENGER_SHARE = (
+    0.5  # of proposals that go to the runner-up: top-two Thompson sampling, Russo 2016 (arXiv:1602.08448)
+)
+CHALLENGER_DRAWS = 32  # joint draws in which to look for a runner-up
+
+
+class HeadAllocationSampler(BaseSampler):
+    """Propose head allocations where they teach most about which one is best.
+
+    The first proposals are the closed form's allocation (Thm 6.1) and its neighbours under each weighting. Then a
+    Gaussian process over the enumerated configurations (`archopt.surrogate`) models noise and replicates,
+    and top-two Thompson sampling picks the next one, which may be an old one again, as a new replicate. Discrete
+    parameters beside the heads join the model while the product stays enumerable; the rest go to ``base_sampler``.
+    Where a study has no head parameter, or several objectives, ``base_sampler`` samples; with several
+    objectives the first proposals still come from the closed form.
+
+    Args:
+        d_model: D, or the name of the parameter that holds it. Not needed where the parameter is text like "8x64".
+        n_samples: training rows or tokens.
+        intrinsic_dim: of the inputs; the family's where not given.
+        smoothness: beta of the regression function.
+        family: "table" or "text": which published practice gives the constant.
+        constant: of the closed form, in place of the family's.
+        head_param: the Optuna parameter that holds the heads.
+        head_param_kind: "n_heads", "head_dim" or "allocation" ("8x64").
+        base_sampler: any Optuna sampler; TPE by default.
+        seed: with the trial's number it fixes every draw. None draws one.
+
+    Raises:
+        OptionError, AllocationError: an argument outside what is allowed.
+
+    Example:
+        .. code-block:: python
+
+            import archopt, optuna
+
+            def objective(trial):
+                n_heads = trial.suggest_categorical("n_heads", [1, 2, 4, 8, 16])
+                learning_rate = trial.suggest_float("learning_rate", 1e-4, 1e-2, log=True)
+                return train(n_heads, learning_rate, seed=archopt.replicate(trial))
+
+            sampler = archopt.HeadAllocationSampler(d_model=512, n_samples=2_000_000, family="text")
+            study = optuna.create_study(sampler=sampler)
+            study.optimize(objective, n_trials=40)
+            print(archopt.recommend(study))
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int | str | None = None,
+        n_samples: float | None = None,
+        intrinsic_dim: float | None = None,
+        smoothness: float = 2.0,
+        family: str | None = None,
+        constant: float | None = None,
+        head_param: str = N_HEADS,
+        head_param_kind: str = "n_heads",
+        base_sampler: BaseSampler | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if seed is not None and seed < 0:
+            raise OptionError(f"seed must be at least 0 but got {seed}")
+        self._head = HeadParameter(head_param, head_param_kind, d_model)  # type: ignore[arg-type]  # it checks
+        self._law = {
+            "n_samples": n_samples,
+            "intrinsic_dim": intrinsic_dim,
+            "smoothness": smoothness,
+            "family": family,
+            "constant": constant,
+        }
+        family_default(family or "table")
+        if isinstance(d_model, int):
+            self._prior_at(d_model)  # a mistake shows here, not in the first trial
+        self._base = base_sampler
+        self._seed = secrets.randbits(32) if seed is None else seed
+
+    def reseed_rng(self) -> None:
+        """Nothing to do for our own draws, which depend on (seed, trial number) alone; passed on to the base sampler."""
+        if self._base is not None:
+            self._base.reseed_rng()
+
+    def before_trial(self, study: "Study", trial: "FrozenTrial") -> None:
+        """Leave a note in the study of what its head parameter is, for `archopt.recommend`."""
+        known = self._head.d_model is not None or self._head.kind == "allocation"
+        if known and study.user_attrs.get(HEAD_PARAMETER_KEY) != self._head.to_dict():
+            study.set_user_attr(HEAD_PARAMETER_KEY, self._head.to_dict())
+        self._base_for(trial).before_trial(study, trial)
+
+    def after_trial(
+        self, study: "Study", trial: "FrozenTrial", state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        """Passed on to the base sampler."""
+        self._base_for(trial).after_trial(study, trial, state, values)
+
+    def infer_relative_search_space(self, study: "Study", trial: "FrozenTrial") -> dict[str, "BaseDistribution"]:
+        """What any earlier trial suggested and the model can enumerate, and what the base sampler takes besides."""
+        distributions = union_of_distributions(study.get_trials(deepcopy=False))
+        space = self._space(distributions)
+        base = self._base_for(trial).infer_relative_search_space(study, trial)
+        return {**base, **({} if space is None else {name: distributions[name] for name in space.names})}
+
+    def sample_relative(
+        self, study: "Study", trial: "FrozenTrial", search_space: dict[str, "BaseDistribution"]
+    ) -> dict[str, Any]:
+        """The head parameter and its companions from the model, every other key from the base sampler."""
+        space = self._space(search_space)
+        mine = {} if space is None else self._propose(study, trial, space)
+        rest = {name: distribution for name, distribution in search_space.items() if name not in mine}
+        if not rest:
+            return mine
+        base = self._base_for(trial)
+        theirs = base.sample_relative(study, trial, rest)
+        for name, distribution in rest.items():
+            if name not in theirs:
+                theirs[name] = base.sample_independent(study, trial, name, distribution)
+        return {**theirs, **mine}
+
+    def sample_independent(
+        self, study: "Study", trial: "FrozenTrial", param_name: str, param_distribution: "BaseDistribution"
+    ) -> Any:
+        """The closed form for a head parameter that is met for the first time; else the base sampler."""
+        fixed = {name: trial.distributions[name] for name in trial.params}
+        space = self._space({**fixed, param_name: param_distribution}) if param_name == self._head.name else None
+        if space is not None and isinstance(self._head.d_model, str):
+            width = trial.params[self._head.d_model]
+            kept = [candidate for candidate in space.candidates if candidate.allocation.d_model == width]
+            return self._nearest_untried(study, trial, kept, space) if kept else space.candidates[0].params[param_name]
+        if space is not None:
+            return self._nearest_untried(study, trial, list(space.candidates), space)
+        return self._base_for(trial).sample_independent(study, trial, param_name, param_distribution)
+
+    def _propose(self, study: "Study", trial: "FrozenTrial", space: SearchSpace) -> dict[str, Any]:
+        rng = np.random.default_rng([self._seed, trial.number])
+        prior = self._prior(space)
+        records = [record for record in read_records(study, self._head) if record.number != trial.number]
+        index = space.index
+        tried = {space.position(record.params, index) for record in records}
+        first = [c for c in startup_candidates(space, prior) if index[c.key] not in tried]
+        if first and len(tried - {None}) < len(startup_candidates(space, prior)):
+            return dict(first[0].params)
+        if len(study.directions) > 1:
+            return {}
+        model = model_study(records, space, prior)
+        return dict(space.candidates[choose(model, rng)].params)
+
+    def _nearest_untried(
+        self, study: "Study", trial: "FrozenTrial", candidates: list[Candidate], space: SearchSpace
+    ) -> Any:
+        """The head parameter's value next in order of distance from the closed form."""
+        centre = self._prior(space).log2_head_dim
+        ranked = sorted(candidates, key=lambda c: (abs(np.log2(c.allocation.head_dim) - centre), c.allocation.n_heads))
+        maximise = False
+        others = [read_record(t, self._head, maximise=maximise) for t in study.get_trials(deepcopy=False)]
+        tried = {record.allocation for record in others if record.number != trial.number}
+        untried = [candidate for candidate in ranked if candidate.allocation not in tried]
+        return (untried or ranked)[0].params[self._head.name]
+
+    def _space(self, distributions: Mapping[str, "BaseDistribution"]) -> SearchSpace | None:
+        space = search_space_of(distributions, self._head)
+        if space is None and self._head.name in distributions and self._head.d_model is None:
+            warnings.warn(
+                f"HeadAllocationSampler needs d_model to place {self._head.name!r}; the base sampler samples it",
+                stacklevel=2,
+            )
+        return space
+
+    def _prior(self, space: SearchSpace) -> OptimumPrior:
+        if self._law["n_samples"] is None and self._law["constant"] is None and self._law["family"] is None:
+            return flat_prior(space.log2_head_dim)
+        return self._prior_at(max(candidate.allocation.d_model for candidate in space.candidates))
+
+    def _prior_at(self, d_model: int) -> OptimumPrior:
+        return closed_form_prior(d_model, **self._law)  # type: ignore[arg-type]  # the constructor's own arguments
+
+    def _base_for(self, trial: "FrozenTrial") -> BaseSampler:
+        """The user's base sampler, or a TPE whose draws depend on (seed, trial number) alone."""
+        if self._base is not None:
+            return self._base
+        return TPESampler(seed=int(np.random.default_rng([self._seed, trial.number, 1]).integers(2**31)))
+
+
+def choose(model: StudyModel, rng: np.random.Generator) -> int:
+    """Top-two Thompson sampling: the best of one joint draw, or half of the time the best of another that differs.
+
+    Args:
+        model: posterior of the configurations.
+        rng: the only source of randomness.
+
+    Returns:
+        Position in ``model.space.candidates``. Infeasible configurations are never chosen while another is left, nor
+        finished ones of an objective without noise.
+    """
+    barred = model.infeasible.copy()
+    if model.noiseless:
+        barred |= model.n_trials > 0
+    if barred.all():
+        barred[:] = False
+    draws = model.posterior.sample(rng, CHALLENGER_DRAWS)
+    draws[:, barred] = np.inf
+    best = draws.argmin(axis=1)
+    if rng.random() < CHALLENGER_SHARE:
+        differing = best[best != best[0]]
+        if len(differing):
+            return int(differing[0])
+    return int(best[0])

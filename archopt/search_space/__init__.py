@@ -1,0 +1,47 @@
+"""Head allocations as Optuna sees them: the only place that knows parameter and attribute names."""
+
+from archopt.search_space.candidates import Candidate, SearchSpace, search_space_of
+from archopt.search_space.parameters import (
+    DECORRELATION,
+    HEAD_PARAMETER_KEY,
+    LEARNING_RATE,
+    N_HEADS,
+    WEIGHTING,
+    HeadParameter,
+    canonical_params,
+    recognise_head_parameter,
+    suggest_allocation,
+)
+from archopt.search_space.records import (
+    ATTRIBUTES,
+    DiversityReport,
+    TrialRecord,
+    read_record,
+    read_records,
+    record_diversity,
+    replicate,
+    report_diversity,
+)
+
+__all__ = [
+    "ATTRIBUTES",
+    "DECORRELATION",
+    "HEAD_PARAMETER_KEY",
+    "LEARNING_RATE",
+    "N_HEADS",
+    "WEIGHTING",
+    "Candidate",
+    "DiversityReport",
+    "HeadParameter",
+    "SearchSpace",
+    "TrialRecord",
+    "canonical_params",
+    "read_record",
+    "read_records",
+    "recognise_head_parameter",
+    "record_diversity",
+    "replicate",
+    "report_diversity",
+    "search_space_of",
+    "suggest_allocation",
+]

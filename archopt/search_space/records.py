@@ -1,0 +1,196 @@
+"""What archopt writes beside a trial, and trials read back as plain records."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from archopt.allocation import HeadAllocation
+from archopt.errors import OptionError
+from archopt.search_space.parameters import HeadParameter, canonical_params
+
+if TYPE_CHECKING:
+    import optuna
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """Names of the trial attributes; one attribute a trial for each, whatever the number of steps."""
+
+    diversity: str = "archopt:diversity"  # [[step, hdi, output_correlation], ...]
+    replicate: str = "archopt:replicate"
+    seconds_per_step: str = "archopt:seconds_per_step"
+    train_seconds: str = "archopt:train_seconds"
+    attention: str = "archopt:attention"
+    reason: str = "archopt:reason"  # why a trial failed or was pruned
+    fault: str = "archopt:fault"  # "diverged" | "infeasible" | "killed" | "error"
+    pruner: str = "archopt:pruner"  # [decision, ...]
+
+
+ATTRIBUTES = Attributes()
+
+State = Literal["complete", "pruned", "failed", "running"]
+
+
+@dataclass(frozen=True)
+class DiversityReport:
+    """HDI as reported at one step: raw, subspace form, mean over layers; NaN where it does not exist."""
+
+    step: int
+    hdi: float
+    output_correlation: float
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One trial in plain values.
+
+    Attributes:
+        params: as Optuna has them, made canonical (`canonical_params`).
+        allocation: None where the parameters hold no split.
+        value: the objective; None unless complete. Lower is better (maximised studies are negated).
+        curve: (step, value) by rising step, with the same sign as ``value``; non-finite reports left out.
+    """
+
+    number: int
+    state: State
+    params: dict[str, Any]
+    allocation: HeadAllocation | None
+    value: float | None
+    curve: tuple[tuple[int, float], ...] = ()
+    diversity: tuple[DiversityReport, ...] = ()
+    replicate: int = 0
+    seconds_per_step: float | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        """Equal for two trials of the same configuration."""
+        return params_key(self.params)
+
+    @property
+    def fault(self) -> str | None:
+        """Why it failed, in one word; None for a trial that did not, or whose reason is not known."""
+        return self.attributes.get(ATTRIBUTES.fault)
+
+
+def params_key(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Hashable identity of a configuration: names and values, in order of name."""
+    return tuple(sorted((name, value_key(value)) for name, value in params.items()))
+
+
+def value_key(value: object) -> str:
+    """Identity of one value: 0 and 0.0 are the same, and so are stepped floats that differ by rounding."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:.12g}"
+    return repr(value)
+
+
+def read_record(trial: "optuna.trial.FrozenTrial", head: HeadParameter, *, maximise: bool = False) -> TrialRecord:
+    """One trial as a record; see `TrialRecord`."""
+    import optuna
+
+    sign = -1.0 if maximise else 1.0
+    states: dict[optuna.trial.TrialState, State] = {
+        optuna.trial.TrialState.COMPLETE: "complete",
+        optuna.trial.TrialState.PRUNED: "pruned",
+        optuna.trial.TrialState.FAIL: "failed",
+    }
+    allocation = head.allocation(trial.params)
+    state = states.get(trial.state, "running")
+    value = trial.values[0] if state == "complete" and trial.values else None
+    curve = sorted(
+        (int(step), sign * value) for step, value in trial.intermediate_values.items() if math.isfinite(value)
+    )
+    return TrialRecord(
+        number=trial.number,
+        state=state,
+        params=canonical_params(trial.params, allocation),
+        allocation=allocation,
+        value=None if value is None else sign * value,
+        curve=tuple(curve),
+        diversity=tuple(_diversity(trial.user_attrs.get(ATTRIBUTES.diversity, ()))),
+        replicate=int(trial.user_attrs.get(ATTRIBUTES.replicate, 0)),
+        seconds_per_step=trial.user_attrs.get(ATTRIBUTES.seconds_per_step),
+        attributes=trial.user_attrs,
+    )
+
+
+def read_records(study: "optuna.Study", head: HeadParameter) -> list[TrialRecord]:
+    """Every trial, by number; ``allocation`` is None where a trial's parameters hold no split."""
+    import optuna
+
+    maximise = study.directions[0] == optuna.study.StudyDirection.MAXIMIZE
+    return [read_record(trial, head, maximise=maximise) for trial in study.get_trials(deepcopy=False)]
+
+
+def replicate(trial: "optuna.Trial") -> int:
+    """How many earlier trials had these parameters: use it as the seed, so that replicate r means the same everywhere.
+
+    Call it after the last ``suggest``. Counts trials with a lower number, whatever became of them, so two workers
+    never share a replicate of one configuration.
+    """
+    head = _head_of(trial.study)
+    mine = params_key(canonical_params(trial.params, head.allocation(trial.params)))
+    earlier = [other for other in trial.study.get_trials(deepcopy=False) if other.number < trial.number]
+    return sum(params_key(canonical_params(other.params, head.allocation(other.params))) == mine for other in earlier)
+
+
+def record_diversity(trial: "optuna.Trial", step: int, hdi: float, *, output_correlation: float | None = None) -> None:
+    """Store a trial's head diversity at ``step``, where the host already reports the value (HF Trainer, Lightning).
+
+    Args:
+        trial: the running trial.
+        step: the step of the value that it belongs to, in the unit that the host reports in.
+        hdi: raw subspace HDI, mean over layers; NaN for one head.
+        output_correlation: mean correlation between heads' outputs, where measured.
+
+    Raises:
+        OptionError: the step is not a whole number of at least 0, or HDI lies outside [0, 1].
+    """
+    try:
+        whole = int(step)
+        if whole != step or whole < 0:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise OptionError(f"step must be a whole number of at least 0 but got {step!r}") from None
+    hdi = float(hdi)
+    if math.isfinite(hdi) and not -1e-6 <= hdi <= 1 + 1e-6:
+        raise OptionError(f"hdi must be between 0 and 1 (or NaN for one head) but got {hdi}")
+    row = [whole, _or_none(hdi), _or_none(output_correlation)]
+    before = [old for old in trial.user_attrs.get(ATTRIBUTES.diversity, []) if old[0] != whole]
+    trial.set_user_attr(ATTRIBUTES.diversity, sorted([*before, row], key=lambda stored: stored[0]))
+
+
+def report_diversity(
+    trial: "optuna.Trial", step: int, value: float, hdi: float, *, output_correlation: float | None = None
+) -> None:
+    """``trial.report(value, step)`` and `record_diversity` in one call.
+
+    Raises:
+        OptionError: as `record_diversity`, or the study has several objectives (Optuna has no reports there).
+    """
+    if len(trial.study.directions) > 1:
+        raise OptionError("Optuna does not take reports in a multi-objective study: call record_diversity instead")
+    record_diversity(trial, step, hdi, output_correlation=output_correlation)
+    trial.report(value, int(step))
+
+
+def _head_of(study: "optuna.Study") -> HeadParameter:
+    from archopt.search_space.parameters import HEAD_PARAMETER_KEY
+
+    stored = study.user_attrs.get(HEAD_PARAMETER_KEY)
+    return HeadParameter() if stored is None else HeadParameter.from_dict(stored)
+
+
+def _diversity(rows: Sequence[Sequence[Any]]) -> list[DiversityReport]:
+    return [DiversityReport(int(step), _or_nan(hdi), _or_nan(correlation)) for step, hdi, correlation in rows]
+
+
+def _or_none(number: float | None) -> float | None:
+    # JSON has no NaN, and storages other than SQLite refuse it
+    return float(number) if number is not None and math.isfinite(number) else None
+
+
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else float(number)

@@ -1,0 +1,196 @@
+"""From a study's trials to a posterior over its configurations: what sampler, pruner and recommendation share."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from archopt.learning_curve import FinalValue, predict_final
+from archopt.search_space import SearchSpace, TrialRecord
+from archopt.surrogate import Observations, OptimumPrior, Posterior, fit_posterior, fit_variances
+from archopt.theory import family_default, optimal_allocation, z_score_from_index
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+MIN_FINISHED_FOR_CURVES = 6  # below this a pruned trial's last rung is not extrapolated
+FLAT_SD_OCTAVES = 3.0  # prior on log2 d_k where there is no theory to ask: spans the divisors of any practical width
+UNKNOWN_N_SAMPLES = 1e5  # the log-law moves by a fifth from 1e3 to 1e9, far less than its constant's spread
+
+
+@dataclass(frozen=True)
+class StudyModel:
+    """A study's configurations with their posterior.
+
+    Attributes:
+        space: the M configurations.
+        observed: finished trials, extrapolated pruned ones and diverged ones.
+        posterior: of the M expected values.
+        n_trials: (M,) trials with a value or a curve, by configuration.
+        infeasible: (M,) configurations that the device cannot run.
+        noiseless: repeated trials gave the very same value, so replicates teach nothing.
+    """
+
+    space: SearchSpace
+    observed: Observations
+    posterior: Posterior
+    n_trials: npt.NDArray[np.int64]
+    infeasible: npt.NDArray[np.bool_]
+    noiseless: bool
+
+
+def closed_form_prior(
+    d_model: int,
+    *,
+    n_samples: float | None = None,
+    intrinsic_dim: float | None = None,
+    smoothness: float = 2.0,
+    family: str | None = None,
+    constant: float | None = None,
+) -> OptimumPrior:
+    """Where the log-law (Thm 6.1) expects the best log2 head_dim, and how surely (theory.md, section 5).
+
+    Args:
+        d_model: D; the expectation is kept within [1, D].
+        n_samples: training rows or tokens; 1e5 where not known.
+        intrinsic_dim: of the inputs; the family's where not known.
+        smoothness: beta.
+        family: "table" or "text", for the constant; "table" where not given.
+        constant: in place of the family's.
+    """
+    default = family_default(family or "table")
+    law = optimal_allocation(
+        d_model,
+        UNKNOWN_N_SAMPLES if n_samples is None else n_samples,
+        default.intrinsic_dim if intrinsic_dim is None else intrinsic_dim,
+        smoothness,
+        default.constant if constant is None else constant,
+    )
+    return OptimumPrior(math.log2(min(max(law.head_dim, 1.0), d_model)), default.sd_octaves)
+
+
+def flat_prior(log2_head_dim: npt.NDArray[np.float64]) -> OptimumPrior:
+    """No opinion: centred on the space, far wider than it."""
+    return OptimumPrior(float(np.mean(log2_head_dim)), FLAT_SD_OCTAVES)
+
+
+def union_of_distributions(trials: Iterable["FrozenTrial"]) -> dict[str, "BaseDistribution"]:
+    """Every parameter that any trial has suggested, with its latest distribution.
+
+    Running trials count: a second worker knows the space as soon as the first has suggested it.
+    """
+    found: dict[str, BaseDistribution] = {}
+    for trial in trials:
+        found.update(trial.distributions)
+    return found
+
+
+def model_study(
+    records: Sequence[TrialRecord], space: SearchSpace, prior: OptimumPrior, *, noise_sd: float | None = None
+) -> StudyModel:
+    """Fit the posterior of ``space`` to ``records``.
+
+    A pruned trial counts with the final value that its curve predicts, and the variance of that prediction. A
+    diverged one counts as bad as the worst that finished. One that the device could not run marks its configuration
+    as infeasible.
+    """
+    index = space.index
+    placed = [(space.position(record.params, index), record) for record in records]
+    rows: list[tuple[int, float, int, float]] = []
+    n_trials = np.zeros(len(space.candidates), dtype=np.int64)
+    infeasible = np.zeros(len(space.candidates), dtype=bool)
+    finished = [record for record in records if record.value is not None and math.isfinite(record.value)]
+    worst = max((record.value for record in finished if record.value is not None), default=None)
+    for position, record in placed:
+        if position is None:
+            continue
+        if record.state == "complete" and record.value is not None and math.isfinite(record.value):
+            rows.append((position, record.value, record.replicate, 0.0))
+        elif record.state == "pruned":
+            final = predict_from_records(record, finished)
+            if final is None:
+                continue
+            rows.append((position, final.mean, record.replicate, final.variance))
+        elif record.state == "failed" and record.fault == "diverged" and worst is not None:
+            rows.append((position, worst, record.replicate, 0.0))
+        elif record.state == "failed" and record.fault == "infeasible":
+            infeasible[position] = True
+            continue
+        else:
+            continue
+        n_trials[position] += 1
+    observed = Observations(
+        index=np.array([row[0] for row in rows], dtype=np.int64),
+        value=np.array([row[1] for row in rows], dtype=np.float64),
+        replicate=np.array([row[2] for row in rows], dtype=np.int64),
+        extra_variance=np.array([row[3] for row in rows], dtype=np.float64),
+    )
+    noiseless = repeats_are_identical(finished)
+    if noiseless and noise_sd is None and len(observed):
+        noise_sd = 1e-6 * float(np.std(observed.value))
+    arrays = (space.log2_head_dim, space.levels, space.ordered)
+    variances = fit_variances(*arrays, observed, prior, noise_sd=noise_sd)
+    posterior = fit_posterior(*arrays, observed, prior, variances)
+    return StudyModel(space, observed, posterior, n_trials, infeasible, noiseless)
+
+
+def predict_from_records(
+    record: TrialRecord, finished: Sequence[TrialRecord], *, at_step: int | None = None, use_diversity: bool = True
+) -> FinalValue | None:
+    """Where ``record`` would end, from its curve up to ``at_step`` (its last step by default) and its diversity.
+
+    None where it has reported nothing, or fewer than `MIN_FINISHED_FOR_CURVES` finished trials reported at that step.
+    """
+    if not record.curve:
+        return None
+    step = record.curve[-1][0] if at_step is None else at_step
+    now = _curve_features(record, step)
+    if now is None:
+        return None
+    known = [(features, other) for other in finished if (features := _curve_features(other, step)) is not None]
+    if len(known) < MIN_FINISHED_FOR_CURVES:
+        return None
+    return predict_final(
+        np.array([features for features, _ in known]),
+        np.array([other.value for _, other in known], dtype=np.float64),
+        np.array(now),
+        diversity=np.array([_diversity_features(other, step) for _, other in known]) if use_diversity else None,
+        diversity_now=np.array(_diversity_features(record, step)) if use_diversity else None,
+    )
+
+
+def repeats_are_identical(finished: Sequence[TrialRecord]) -> bool:
+    """Whether at least two configurations were repeated and every repeat gave the very same value."""
+    values: dict[tuple[tuple[str, str], ...], list[float]] = {}
+    for record in finished:
+        if record.value is not None:
+            values.setdefault(record.key, []).append(record.value)
+    repeated = [found for found in values.values() if len(found) > 1]
+    return len(repeated) >= 2 and all(len(set(found)) == 1 for found in repeated)
+
+
+def _curve_features(record: TrialRecord, step: int) -> tuple[float, float, float] | None:
+    """Value at ``step``, its change since the report before, and log2 head_dim (0 where there are no heads)."""
+    upto = [(at, value) for at, value in record.curve if at <= step]
+    if not upto or upto[-1][0] != step:
+        return None
+    value = upto[-1][1]
+    change = value - upto[-2][1] if len(upto) > 1 else 0.0
+    return value, change, 0.0 if record.allocation is None else math.log2(record.allocation.head_dim)
+
+
+def _diversity_features(record: TrialRecord, step: int) -> tuple[float, float]:
+    """z-score of HDI at ``step`` and its change since the first report; NaN where there is none (H = 1)."""
+    upto = [report.hdi for report in record.diversity if report.step <= step]
+    if not upto or record.allocation is None or record.allocation.n_heads == 1:
+        return math.nan, math.nan
+    split = record.allocation
+    z_scores = [
+        z_score_from_index(hdi, d_model=split.d_model, n_heads=split.n_heads, head_dim=split.head_dim)
+        for hdi in (upto[0], upto[-1])
+    ]
+    return z_scores[1], z_scores[1] - z_scores[0]

@@ -1,0 +1,41 @@
+"""What must stay light: `import archopt` and `archopt --help` load nothing heavy."""
+
+import subprocess
+import sys
+
+import archopt
+
+HEAVY = ("torch", "pandas", "sklearn", "scipy", "optuna", "plotly", "skdim", "pyarrow")
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_import_loads_nothing_heavy() -> None:
+    code = f"import archopt, sys; print([m for m in {HEAVY} if m in sys.modules])"
+    result = _run(code)
+    assert (result.stdout.strip(), result.stderr) == ("[]", "")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from archopt.cli import run; code = run(['search', '--help']); "
+        f"print(code, [m for m in {HEAVY} if m in sys.modules])"
+    )
+    result = _run(code)
+    assert result.stdout.strip().endswith("0 []")
+    assert "--d-model" in result.stdout
+
+
+def test_every_public_name_has_a_home() -> None:
+    assert set(archopt.__all__) - {"__version__", "theory"} == set(archopt._HOMES)
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    try:
+        archopt.no_such_name  # noqa: B018
+    except AttributeError as error:
+        assert "no_such_name" in str(error)
+    else:
+        raise AssertionError("an unknown name was found")

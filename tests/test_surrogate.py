@@ -1,0 +1,160 @@
+"""The posterior against closed forms and against data drawn from the model itself."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+from scipy.stats import chi2
+
+from archopt import surrogate
+from archopt.surrogate import Observations, OptimumPrior, Variances, fit_posterior, fit_variances
+
+PRIOR = OptimumPrior(3.0, 1.5)
+U = np.log2(np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 48], dtype=float))
+
+
+def _observations(index: list[int], value: list[float], replicate: list[int] | None = None) -> Observations:
+    return Observations(
+        np.array(index, dtype=np.int64),
+        np.array(value, dtype=np.float64),
+        np.array(replicate if replicate is not None else [0] * len(index), dtype=np.int64),
+        np.zeros(len(index)),
+    )
+
+
+def _space() -> tuple[np.ndarray, np.ndarray, tuple[bool, ...]]:
+    grid = list(itertools.product(U, range(3), (0.0, 0.5, 1.0)))
+    return np.array([g[0] for g in grid]), np.array([g[1:] for g in grid], dtype=float), (False, True)
+
+
+def test_without_data_the_prior_mean_is_lowest_where_the_closed_form_expects_it() -> None:
+    nothing = _observations([], [])
+    posterior = fit_posterior(U, np.empty((10, 0)), (), nothing, PRIOR, fit_variances(U, np.empty((10, 0)), (), nothing, PRIOR))
+    # E[(u - u*)^2] = (u - 3)^2 + var(u*) is least at u = 3: head_dim 8
+    assert U[np.argmin(posterior.mean)] == 3.0
+    assert posterior.weights.sum() == pytest.approx(1.0)
+
+
+def test_one_configuration_alone_gives_the_conjugate_answer() -> None:
+    # with the curvature off (u = u*), one point and no shared replicates, eq. S1 is a normal mean with known variances
+    u = np.array([3.0])
+    prior = OptimumPrior(3.0, 1e-9)
+    variances = Variances(smooth=0.1, effects=(), interactions=(), own=0.01, replicate=1e-12, noise=0.25)
+    value = [1.0, 2.0, 4.0]
+    posterior = fit_posterior(u, np.empty((1, 0)), (), _observations([0, 0, 0], value, [0, 1, 2]), prior, variances)
+    centre, scale = np.mean(value), np.std(value)
+    scaled = (np.array(value) - centre) / scale
+    prior_variance = 1.0 + 0.1 + 0.01
+    precision = 1 / prior_variance + 3 / (0.25 + surrogate.JITTER)
+    mean = (scaled.sum() / (0.25 + surrogate.JITTER)) / precision
+    assert posterior.mean[0] == pytest.approx(centre + scale * mean, rel=1e-6)
+    assert posterior.sd[0] == pytest.approx(scale / math.sqrt(precision), rel=1e-6)
+
+
+def test_gradient_of_the_evidence_against_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    u, levels, ordered = _space()
+    rng = np.random.default_rng(1)
+    observed = _observations(
+        rng.integers(len(u), size=25).tolist(), rng.normal(size=25).tolist(), rng.integers(3, size=25).tolist()
+    )
+    seen = {}
+
+    def keep(objective, start, **options):  # type: ignore[no-untyped-def]
+        seen["objective"], seen["start"] = objective, start
+        return surrogate_minimize(objective, start, **options)
+
+    surrogate_minimize = surrogate.minimize
+    monkeypatch.setattr(surrogate, "minimize", keep)
+    fit_variances(u, levels, ordered, observed, PRIOR)
+    error = check_grad(lambda x: seen["objective"](x)[0], lambda x: seen["objective"](x)[1], seen["start"] + 0.3)
+    assert error < 1e-4  # forward differences of a smooth function: about sqrt(eps) times its curvature
+
+
+def test_it_finds_the_noise_and_the_best_configuration() -> None:
+    u, levels, ordered = _space()
+    rng = np.random.default_rng(2)
+    truth = 0.02 * (u - 4.0) ** 2 + 0.05 * (levels[:, 0] == 1) + 0.1 * (levels[:, 1] - 0.5) ** 2
+    shared = rng.normal(0, 0.05, 8)
+    regrets, ratios = [], []
+    for _ in range(8):
+        index, replicate = rng.integers(len(u), size=120), rng.integers(8, size=120)
+        value = truth[index] + shared[replicate] + rng.normal(0, 0.03, 120)
+        observed = Observations(index, value, replicate, np.zeros(120))
+        variances = fit_variances(u, levels, ordered, observed, PRIOR)
+        posterior = fit_posterior(u, levels, ordered, observed, PRIOR, variances)
+        regrets.append((truth[np.argmin(posterior.mean)] - truth.min()) / 0.03)
+        ratios.append(posterior.noise_sd / 0.03)
+    # 120 noisy runs, 8 data sets; the lowest single value would miss by about one noise sd
+    assert np.mean(regrets) < 0.5
+    assert 0.7 < np.mean(ratios) < 1.3
+
+
+def test_a_shared_replicate_effect_does_not_count_as_a_difference() -> None:
+    # two configurations, each observed in three replicates whose shared shift is far larger than their difference
+    u, levels, ordered = np.array([3.0, 3.0]), np.array([[0.0], [1.0]]), (False,)
+    shifts = [0.0, 1.0, -1.0]
+    value = [*shifts, *[shift + 0.1 for shift in shifts]]
+    chances = []
+    for replicate in ([0, 1, 2, 0, 1, 2], [0, 1, 2, 3, 4, 5]):
+        observed = _observations([0, 0, 0, 1, 1, 1], value, replicate)
+        variances = fit_variances(u, levels, ordered, observed, PRIOR)
+        draws = fit_posterior(u, levels, ordered, observed, PRIOR, variances).sample(np.random.default_rng(0), 4000)
+        chances.append(np.mean(draws[:, 0] < draws[:, 1]))
+    paired, unpaired = chances
+    assert paired > 0.75  # six values, variances unknown: sure, but not certain
+    assert unpaired < 0.65  # the same values without pairs are nearly a coin toss
+
+
+def test_data_overrule_a_prior_that_is_wrong_by_a_factor_of_16() -> None:
+    rng = np.random.default_rng(3)
+    index = np.repeat(np.arange(10), 4)
+    value = 0.05 * (U[index] - 5.0) ** 2 + rng.normal(0, 0.02, 40)
+    observed = Observations(index, value, np.tile(np.arange(4), 10), np.zeros(40))
+    wrong = OptimumPrior(1.0, 1.5)
+    posterior = fit_posterior(
+        U, np.empty((10, 0)), (), observed, wrong, fit_variances(U, np.empty((10, 0)), (), observed, wrong)
+    )
+    assert abs(U[np.argmin(posterior.mean)] - 5.0) < 0.7
+
+
+def test_draws_have_the_posterior_s_moments() -> None:
+    observed = _observations([1, 4, 8], [0.3, 0.1, 0.4])
+    variances = fit_variances(U, np.empty((10, 0)), (), observed, PRIOR)
+    posterior = fit_posterior(U, np.empty((10, 0)), (), observed, PRIOR, variances)
+    draws = posterior.sample(np.random.default_rng(0), 20_000)
+    assert draws.shape == (20_000, 10)
+    # means: 10 z-scores, their squares sum to a chi^2 with at most 10 degrees
+    z = (draws.mean(axis=0) - posterior.mean) / (posterior.sd / math.sqrt(len(draws)))
+    assert (z**2).max() < chi2.ppf(0.9999, 1)
+    assert draws.std(axis=0) == pytest.approx(posterior.sd, rel=0.05)
+
+
+def test_a_known_noise_is_used() -> None:
+    observed = _observations([0, 3, 5, 7], [1.0, 0.5, 0.4, 0.6])
+    variances = fit_variances(U, np.empty((10, 0)), (), observed, PRIOR, noise_sd=0.2)
+    posterior = fit_posterior(U, np.empty((10, 0)), (), observed, PRIOR, variances)
+    assert posterior.noise_sd == pytest.approx(0.2, rel=1e-3)
+
+
+def test_one_diverged_value_does_not_flatten_the_rest() -> None:
+    rng = np.random.default_rng(4)
+    index = np.tile(np.arange(10), 3)
+    value = 0.05 * (U[index] - 3.0) ** 2 + rng.normal(0, 0.01, 30)
+    value[5] = 1e9
+    observed = Observations(index, value, np.repeat(np.arange(3), 10), np.zeros(30))
+    posterior = fit_posterior(
+        U, np.empty((10, 0)), (), observed, PRIOR, fit_variances(U, np.empty((10, 0)), (), observed, PRIOR)
+    )
+    # the hurt configuration is index 5 (head_dim 8, the optimum): its neighbours, at 6 and 12, must still look good
+    assert 4 <= int(np.argmin(posterior.mean)) <= 6
+
+
+@pytest.mark.parametrize("values", [[2.0, 2.0, 2.0], [0.0, 0.0], [5.0]])
+def test_constant_values_are_no_accident(values: list[float]) -> None:
+    observed = _observations(list(range(len(values))), values)
+    variances = fit_variances(U, np.empty((10, 0)), (), observed, PRIOR)
+    posterior = fit_posterior(U, np.empty((10, 0)), (), observed, PRIOR, variances)
+    assert np.isfinite(posterior.mean).all()
+    assert posterior.mean[: len(values)] == pytest.approx(values, abs=1e-4)
