@@ -24,6 +24,7 @@ from archopt.report.figure import (
     as_text,
     layout,
     log_axis,
+    point_size,
     readable_range,
     rounded,
     value_axis,
@@ -171,12 +172,12 @@ def weighting_compared(recommendation: Recommendation, rows: Sequence[TrialRow])
     traces: list[Trace] = [
         {
             "type": "box",
-            "name": as_text(name),
+            "name": as_text(name, most=24),
             "y": [rounded(value) for value in within(values, y)],
             "boxpoints": "all",
             "jitter": 0.5,
             "pointpos": 0,
-            "marker": {"color": RAMP[0], "size": 5, "opacity": 0.7},
+            "marker": {"color": RAMP[0], "size": point_size(len(values), 5), "opacity": 0.7},
             "line": {"color": INK, "width": 1.5},
             "fillcolor": "rgba(0,0,0,0)",
             "showlegend": False,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from archopt.report.figure import BAND, INK, RAMP, RECOMMENDED, THEORY_BAND, as_text, rounded, within
+from archopt.report.figure import BAND, INK, RAMP, RECOMMENDED, THEORY_BAND, as_text, point_size, rounded, within
 from archopt.report.numbers import finite
 from archopt.report.wording import Recommendation, TrialRow, allocation_of, in_words, ties
 
@@ -61,7 +61,7 @@ def trial_points(
             "x": [head_dim_of(row) for row in rows],
             "y": [rounded(value) for value in within(values, axis)],
             "customdata": [[row.get("number"), rounded(value)] for row, value in zip(rows, values, strict=True)],
-            "marker": {"symbol": symbol, "size": 6, "color": INK, "opacity": 0.9},
+            "marker": {"symbol": symbol, "size": point_size(len(rows), 6), "color": INK, "opacity": 0.9},
             "hovertemplate": f"trial %{{customdata[0]}}<br>head_dim %{{x}}<br>%{{customdata[1]}}<extra>{name}</extra>",
         }
     ]

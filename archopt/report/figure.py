@@ -39,9 +39,9 @@ class Figure:
     layout: Mapping[str, Any] = field(default_factory=dict)
 
 
-def as_text(name: object) -> str:
-    """A name from outside, safe in plotly's texts, which understand some HTML."""
-    return escape(printable(name, most=60))
+def as_text(name: object, most: int = 60) -> str:
+    """A name from outside, safe in plotly's texts, which understand some HTML, and formulas between dollar signs."""
+    return escape(printable(name, most=most)).replace("$", "&#36;")
 
 
 def colour(index: int, count: int) -> str:
@@ -113,6 +113,11 @@ def readable_range(values: Sequence[float], always: Sequence[float] = ()) -> lis
         reach = 3.0 * (high - low)
         ordered = [value for value in ordered if low - reach <= value <= high + reach] if reach > 0 else ordered
     return [*ordered, *always]
+
+
+def point_size(n_points: int, largest: int) -> int:
+    """Marker size in pixels: smaller where hundreds of points would hide each other."""
+    return largest if n_points <= 300 else max(3, largest // 2)
 
 
 def rounded(value: object, digits: int = 5) -> float | None:

@@ -12,6 +12,7 @@ from archopt.report.figure import (
     colour,
     layout,
     log_axis,
+    point_size,
     readable_range,
     rounded,
     value_axis,
@@ -203,7 +204,7 @@ def _by_heads(points: Sequence[DiversityPoint], across: Sequence[float], metric:
                 "marker": {
                     "color": colour(index, len(heads)),
                     "symbol": SYMBOLS[index % len(SYMBOLS)],
-                    "size": 8,
+                    "size": point_size(len(points), 8),
                     "opacity": 0.8,
                 },
                 "hovertemplate": f"trial %{{customdata[0]}}<br>raw HDI %{{customdata[1]}}<br>%{{x}}<br>"
