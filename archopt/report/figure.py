@@ -127,6 +127,10 @@ def rounded(value: object, digits: int = 5) -> float | None:
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
-    decades = range(floor(low), ceil(high) + 1)
-    steps = (1, 2, 5) if high - low > 0.7 else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-    return [value for decade in decades for step in steps if low <= log10(value := float(f"{step}e{decade}")) <= high]
+    coarse, fine = (1, 2, 5), (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+    for steps in (coarse, fine):
+        decades = range(floor(low), ceil(high) + 1)
+        inside = [v for decade in decades for step in steps if low <= log10(v := float(f"{step}e{decade}")) <= high]
+        if len(inside) >= 4:
+            break
+    return inside

@@ -97,7 +97,7 @@ def comparison_table(recommendation: Recommendation) -> Table | None:
         sd = finite(entry.get("test_sd"))
         rows.append(
             (
-                printable(entry.get("label") or "", most=40),
+                printable(entry.get("label") or "", most=80),
                 f"{n_heads} x {head_dim}",
                 printable(entry.get("weighting") or MISSING, most=24) if n_heads > 1 else MISSING,
                 fixed(entry.get("test"), decimals) + (f" ± {fixed(sd, decimals)}" if sd is not None else ""),
@@ -115,14 +115,14 @@ def comparison_table(recommendation: Recommendation) -> Table | None:
     return Table(caption, columns, tuple(rows), frozenset({0, 1, 2}), emphasised)
 
 
-def configuration_table(recommendation: Recommendation) -> Table | None:
-    """The confidence set: each configuration that may be the best; None where it is empty."""
+def configuration_table(recommendation: Recommendation, most: int = 20) -> Table | None:
+    """The confidence set, at most so many of its configurations; None where it is empty."""
     entries = [entry for entry in recommendation.get("confidence_set") or () if allocation_of(entry)]
     if not entries:
         return None
     decimals = loss_decimals(recommendation)
     rows = []
-    for entry in entries:
+    for entry in entries[:most]:
         params = entry.get("params") or {}
         rows.append(
             (
@@ -138,7 +138,8 @@ def configuration_table(recommendation: Recommendation) -> Table | None:
         )
     metric = metric_name(recommendation)
     columns = ("allocation", "weighting", "decorrelation", "learning rate", metric, "sd", "P(best)", "trials")
-    caption = "The confidence set: configurations that cannot be ruled out as the best, most probable first."
+    shown = f"{most} of the {len(entries):,}" if len(entries) > most else f"the {len(entries)}"
+    caption = f"The confidence set: {shown} configurations that cannot be ruled out as the best, recommended one first."
     return Table(caption, columns, tuple(rows), frozenset({0, 1}))
 
 

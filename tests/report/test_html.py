@@ -83,6 +83,13 @@ def test_the_answer_and_every_number_come_from_the_data(page, recommendation):
     assert comparison[2][:4] == ["8 heads", "8 x 6", "uniform", "0.2213 ± 0.0058"]
 
 
+def test_a_large_confidence_set_is_cut_and_it_is_said(recommendation):
+    recommendation["confidence_set"] *= 50
+    page = Page(render(recommendation, []))
+    assert len(page.table("allocation")) == 1 + 20
+    assert "20 of the 150 configurations" in page.text
+
+
 def test_sections_stand_in_reading_order(page):
     order = [attributes["id"] for tag, attributes in page.elements if tag == "section"]
     assert order == [
