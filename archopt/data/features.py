@@ -125,15 +125,15 @@ def _reading_notes(
     name: str, declared: ColumnType, plain: Values, column_type: ColumnType, values: Values
 ) -> list[str]:
     notes = []
-    if column_type.kind == "number":
-        there = ~_is_missing(plain)
-        lost = there & np.isnan(values)
+    if column_type.kind in ("number", "date"):
+        lost = ~_is_missing(plain) & _is_missing(values)
         infinite = int((lost & (np.abs(plain) > LARGEST)).sum()) if declared.kind == "number" else 0
         if infinite:
             notes.append(f"{shown(name)}: {counted(infinite, 'infinite value')} taken as missing")
         if lost.sum() > infinite:
             example = plain[lost][0]
-            what = f"{counted(int(lost.sum()) - infinite, 'value')}, no finite number (such as {shown(example, 20)}),"
+            what = "date" if column_type.kind == "date" else "finite number"
+            what = f"{counted(int(lost.sum()) - infinite, 'value')}, no {what} (such as {shown(example, 20)}),"
             notes.append(f"{shown(name)}: {what} taken as missing")
         if column_type.decimal_comma:
             notes.append(f"{shown(name)}: commas read as decimal points")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Kind = Literal["number", "boolean", "date", "category", "nested"]
 
-# A text column of which this share reads as numbers is numeric, and the rest is missing.
+# A text column of which this share reads as numbers (or dates) holds numbers (or dates), and the rest is missing.
 MOSTLY = 0.95
 # Beyond this a float64 variance overflows; such values are placeholders for infinity.
 LARGEST = 1e100
@@ -91,7 +91,7 @@ def recognise(declared: ColumnType, values: NDArray[Any]) -> ColumnType:
             return ColumnType("number", decimal_comma=decimal_comma)
     for date_format in _DATE_FORMATS:
         probed = _parse_dates(present.iloc[:_PROBE_ROWS], date_format)
-        if probed.notna().all() and _parse_dates(present, date_format).notna().all():
+        if probed.notna().any() and _parse_dates(present, date_format).notna().mean() >= MOSTLY:
             return ColumnType("date", date_format=date_format)
     return ColumnType("category")
 

@@ -134,6 +134,8 @@ def _check_file(path: str) -> None:
 
 def _missing(path: str) -> str:
     folder, name = Path(path).parent, Path(path).name
+    if os.path.islink(path):
+        return f"{shown(path)} is a link to a file that does not exist"
     if not folder.is_dir():
         return f"no file {shown(path)}: the folder {shown(folder)} does not exist"
     with os.scandir(folder) as entries:

@@ -51,7 +51,8 @@ def group_split(
 ) -> list[Rows] | None:
     """Whole groups to each part: the best of 32 shuffles of the groups.
 
-    Best is nearest to the shares in rows, with as few classes as possible absent from the first part.
+    Best is nearest to the shares in rows, with as few classes as possible absent from the first part and no part of
+    a single row.
 
     Args:
         groups: shape (n,), group index from 0.
@@ -73,7 +74,8 @@ def group_split(
         part_of_group = np.empty(len(sizes), dtype=np.int64)
         part_of_group[shuffled] = np.searchsorted(cuts, np.arange(len(sizes)), side="right")
         part = part_of_group[groups]
-        badness = float(np.abs(np.bincount(part, minlength=len(shares)) / len(groups) - shares).sum())
+        counts = np.bincount(part, minlength=len(shares))
+        badness = float(np.abs(counts / len(groups) - shares).sum() + (counts < 2).sum())
         if classes is not None:
             badness += float((np.bincount(classes[part == 0], minlength=classes.max() + 1) == 0).sum())
         if best is None or badness < best[0]:

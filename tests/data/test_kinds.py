@@ -26,6 +26,8 @@ def read(values, kind=None):
         (["01/31/2024", "02/01/2024"], "date"),
         (["31/01/2024", "01/02/2024"], "date"),
         (["1.5"] * 19 + ["unknown"], "number"),
+        (["soon"] + ["2024-01-31"] * 19, "date"),
+        (["soon"] * 2 + ["2024-01-31"] * 18, "category"),
         (["1.5"] * 18 + ["unknown"] * 2, "category"),
         ([True, None], "boolean"),
         ([1, None], "number"),

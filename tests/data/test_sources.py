@@ -47,6 +47,12 @@ def test_folders_empty_files_and_workbooks_are_refused(saved, tmp_path):
         resolve_source(saved("PK", "a.xlsx"), has_target=True)
 
 
+def test_a_broken_link_is_called_that(tmp_path):
+    (tmp_path / "a.csv").symlink_to(tmp_path / "gone.csv")
+    with pytest.raises(DataError, match="a link to a file that does not exist"):
+        resolve_source(tmp_path / "a.csv", has_target=True)
+
+
 def test_a_pipe_is_refused_without_waiting_for_it(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(DataError, match="a pipe"):

@@ -223,6 +223,14 @@ def test_rare_and_unseen_classes(saved, frame):
     assert len(data.test) == 70
 
 
+def test_a_date_that_is_none_is_missing_and_said(saved, frame):
+    data = load_dataset(saved(frame.assign(sold=["soon", *frame["sold"][1:]])), target="price", time_column="sold")
+    assert "dropped 1 row whose 'sold' is missing" in data.notes
+    few = frame.assign(sold=np.where(np.arange(400) % 40 == 0, "soon", frame["sold"]))
+    notes = load_dataset(saved(few), target="price").notes
+    assert any("no date (such as 'soon'), taken as missing" in note for note in notes)
+
+
 def test_missing_and_infinite_values(saved):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"x": rng.normal(size=100), "y": rng.normal(size=100)})
