@@ -5,6 +5,7 @@ finished runs at the same rung: normal-inverse-gamma prior, so that predictions 
 enters is decided by leave-one-out prediction on those finished runs; it has no weight where it does not help.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,54 +21,73 @@ MIN_GAIN = 0.02  # relative drop of the leave-one-out error that diversity must 
 
 @dataclass(frozen=True)
 class FinalValue:
-    """Student t over a run's final value.
+    """What a run's final value is expected to be.
 
     Attributes:
-        mean, sd: location and scale, in the objective's units.
-        degrees: of freedom.
+        location, scale, degrees: of a Student t over the final value, or over its logarithm.
+        log_scale: which of the two. Losses spread in proportion to their size, so a positive one is modelled by its
+            logarithm: a few bad runs then do not widen the prediction for the good ones.
         used_diversity: whether the diversity columns had a weight.
         diversity_gain: relative drop in leave-one-out squared error that they brought (negative: they hurt).
     """
 
-    mean: float
-    sd: float
+    location: float
+    scale: float
     degrees: float
+    log_scale: bool
     used_diversity: bool
     diversity_gain: float
 
     def probability_below(self, threshold: float) -> float:
         """P(final value < threshold)."""
-        return float(student_t.cdf((threshold - self.mean) / self.sd, self.degrees))
+        if self.log_scale:
+            if threshold <= 0.0:
+                return 0.0
+            threshold = math.log(threshold)
+        return float(student_t.cdf((threshold - self.location) / self.scale, self.degrees))
 
     @property
-    def variance(self) -> float:
-        """Of the predictive distribution."""
-        return self.sd**2 * self.degrees / (self.degrees - 2.0)
+    def median(self) -> float:
+        """In the objective's units."""
+        return math.exp(self.location) if self.log_scale else self.location
+
+    @property
+    def sd(self) -> float:
+        """In the objective's units; to first order where the logarithm is modelled."""
+        spread = self.scale * math.sqrt(self.degrees / (self.degrees - 2.0))
+        return self.median * spread if self.log_scale else spread
 
 
 def predict_final(
-    curve: Array, final: Array, curve_now: Array, *, diversity: Array | None = None, diversity_now: Array | None = None
+    curve: Array,
+    final: Array,
+    curve_now: Array,
+    *,
+    diversity: Array | None = None,
+    diversity_now: Array | None = None,
+    log_scale: bool = False,
 ) -> FinalValue:
     """Predict where a run will end.
 
     Args:
         curve: (N, C) curve features of N finished runs at this rung.
-        final: (N,) what they ended at; N >= 3.
+        final: (N,) what they ended at (its logarithm, with ``log_scale``); N >= 3.
         curve_now: (C,) the same features of the run in question.
         diversity: (N, G) diversity features; rows with NaN (H = 1) stand for "no information".
         diversity_now: (G,).
+        log_scale: ``final`` is in logarithms.
     """
     plain = _Regression(curve, final)
     if diversity is None or diversity_now is None or not np.isfinite(diversity).all(axis=1).any():
-        return plain.predict(curve_now, used=False, gain=0.0)
+        return plain.predict(curve_now, log_scale, used=False, gain=0.0)
     centre = np.nanmean(np.where(np.isfinite(diversity), diversity, np.nan), axis=0)
     known = np.where(np.isfinite(diversity), diversity, centre)
     now = np.where(np.isfinite(diversity_now), diversity_now, centre)
     both = _Regression(np.hstack([curve, known]), final)
     gain = 1.0 - both.leave_one_out_error / plain.leave_one_out_error if plain.leave_one_out_error > 0 else 0.0
     if gain > MIN_GAIN:
-        return both.predict(np.concatenate([curve_now, now]), used=True, gain=gain)
-    return plain.predict(curve_now, used=False, gain=gain)
+        return both.predict(np.concatenate([curve_now, now]), log_scale, used=True, gain=gain)
+    return plain.predict(curve_now, log_scale, used=False, gain=gain)
 
 
 class _Regression:
@@ -92,13 +112,14 @@ class _Regression:
         scaled = (features - self._feature_mean) / self._feature_sd
         return np.hstack([np.ones((len(features), 1)), scaled])
 
-    def predict(self, now: Array, *, used: bool, gain: float) -> FinalValue:
+    def predict(self, now: Array, log_scale: bool, *, used: bool, gain: float) -> FinalValue:
         row = self._design(now[None, :])[0]
         spread = self._rate / self._shape * (1.0 + float(row @ self._covariance @ row))
         return FinalValue(
-            mean=self._target_mean + self._target_sd * float(row @ self._coefficients),
-            sd=self._target_sd * float(np.sqrt(spread)),
+            location=self._target_mean + self._target_sd * float(row @ self._coefficients),
+            scale=self._target_sd * float(np.sqrt(spread)),
             degrees=2.0 * self._shape,
+            log_scale=log_scale,
             used_diversity=used,
             diversity_gain=gain,
         )

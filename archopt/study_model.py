@@ -114,7 +114,7 @@ def model_study(
             final = predict_from_records(record, finished)
             if final is None:
                 continue
-            rows.append((position, final.mean, record.replicate, final.variance))
+            rows.append((position, final.median, record.replicate, final.sd**2))
         elif record.state == "failed" and record.fault == "diverged" and worst is not None:
             rows.append((position, worst, record.replicate, 0.0))
         elif record.state == "failed" and record.fault == "infeasible":
@@ -154,12 +154,17 @@ def predict_from_records(
     known = [(features, other) for other in finished if (features := _curve_features(other, step)) is not None]
     if len(known) < MIN_FINISHED_FOR_CURVES:
         return None
+    curve = np.array([features for features, _ in known])
+    final = np.array([other.value for _, other in known], dtype=np.float64)
+    curve_now = np.array(now)
+    log_scale = bool((final > 0).all() and (curve[:, :2] > 0).all() and (curve_now[:2] > 0).all())
     return predict_final(
-        np.array([features for features, _ in known]),
-        np.array([other.value for _, other in known], dtype=np.float64),
-        np.array(now),
+        _as_features(curve, log_scale),
+        np.log(final) if log_scale else final,
+        _as_features(curve_now[None, :], log_scale)[0],
         diversity=np.array([_diversity_features(other, step) for _, other in known]) if use_diversity else None,
         diversity_now=np.array(_diversity_features(record, step)) if use_diversity else None,
+        log_scale=log_scale,
     )
 
 
@@ -174,13 +179,18 @@ def repeats_are_identical(finished: Sequence[TrialRecord]) -> bool:
 
 
 def _curve_features(record: TrialRecord, step: int) -> tuple[float, float, float] | None:
-    """Value at ``step``, its change since the report before, and log2 head_dim (0 where there are no heads)."""
+    """Value at ``step`` and at the report before (the same, at the first), log2 head_dim (0 without heads)."""
     upto = [(at, value) for at, value in record.curve if at <= step]
     if not upto or upto[-1][0] != step:
         return None
-    value = upto[-1][1]
-    change = value - upto[-2][1] if len(upto) > 1 else 0.0
-    return value, change, 0.0 if record.allocation is None else math.log2(record.allocation.head_dim)
+    before = upto[-2][1] if len(upto) > 1 else upto[-1][1]
+    return upto[-1][1], before, 0.0 if record.allocation is None else math.log2(record.allocation.head_dim)
+
+
+def _as_features(curve: npt.NDArray[np.float64], log_scale: bool) -> npt.NDArray[np.float64]:
+    """(N, 3): value, its change since the report before, log2 head_dim; the first two of logarithms on request."""
+    values = np.log(curve[:, :2]) if log_scale else curve[:, :2]
+    return np.column_stack([values[:, 0], values[:, 0] - values[:, 1], curve[:, 2]])
 
 
 def _diversity_features(record: TrialRecord, step: int) -> tuple[float, float]:

@@ -9,9 +9,7 @@ from archopt import errors
 
 def _all_errors() -> list[type[errors.ArchoptError]]:
     return [
-        value
-        for value in vars(errors).values()
-        if isinstance(value, type) and issubclass(value, errors.ArchoptError)
+        value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.ArchoptError)
     ]
 
 

@@ -24,7 +24,7 @@ def test_mean_is_the_ridge_estimate() -> None:
         np.vstack([scaled, np.eye(3) / np.sqrt(PRIOR_VARIANCE)]), np.concatenate([outcome, np.zeros(3)]), rcond=None
     )[0]
     expected = final.mean() + final.std() * (((now - features.mean(axis=0)) / features.std(axis=0)) @ coefficients)
-    assert predict_final(features, final, now).mean == pytest.approx(expected, rel=1e-5)
+    assert predict_final(features, final, now).location == pytest.approx(expected, rel=1e-5)
 
 
 def test_predictions_are_calibrated() -> None:
@@ -33,7 +33,7 @@ def test_predictions_are_calibrated() -> None:
     for _ in range(300):
         features, final = _curves(rng, 21)
         found = predict_final(features[:20], final[:20], features[20])
-        ranks.append(student_t.cdf((final[20] - found.mean) / found.sd, found.degrees))
+        ranks.append(student_t.cdf((final[20] - found.location) / found.scale, found.degrees))
     # 300 ranks uniform under calibration; the weak prior on the residual widens a little, hence not a 5 % test
     assert kstest(ranks, "uniform").pvalue > 0.001
 
@@ -63,20 +63,30 @@ def test_one_head_has_no_diversity_and_is_judged_by_its_curve() -> None:
     some = rng.normal(size=(30, 2))
     some[::3] = np.nan
     found = predict_final(features, final, features[0], diversity=some, diversity_now=np.array([np.nan, np.nan]))
-    assert np.isfinite([found.mean, found.sd]).all()
+    assert np.isfinite([found.location, found.scale]).all()
 
 
 def test_probability_below_is_monotone_and_symmetric() -> None:
     rng = np.random.default_rng(4)
     found = predict_final(*_curves(rng, 12), np.zeros(3))
-    assert found.probability_below(found.mean) == pytest.approx(0.5)
-    assert found.probability_below(found.mean - found.sd) + found.probability_below(
-        found.mean + found.sd
-    ) == pytest.approx(1.0)
-    assert found.variance > found.sd**2
+    assert found.probability_below(found.median) == pytest.approx(0.5)
+    low, high = found.location - found.scale, found.location + found.scale
+    assert found.probability_below(low) + found.probability_below(high) == pytest.approx(1.0)
+    assert found.sd > found.scale  # Student t is wider than its scale
+
+
+def test_logarithms_give_the_same_chances_and_units_of_the_objective() -> None:
+    rng = np.random.default_rng(5)
+    features, final = _curves(rng, 12)
+    plain = predict_final(features, final, features[0])
+    log = predict_final(features, final, features[0], log_scale=True)
+    assert log.median == pytest.approx(np.exp(plain.median))
+    assert log.probability_below(np.exp(1.7)) == pytest.approx(plain.probability_below(1.7))
+    assert log.sd == pytest.approx(log.median * plain.sd)
+    assert log.probability_below(0.0) == log.probability_below(-1.0) == 0.0
 
 
 def test_constant_columns_and_values_do_no_harm() -> None:
     found = predict_final(np.ones((6, 3)), np.full(6, 0.5), np.ones(3))
-    assert found.mean == pytest.approx(0.5)
-    assert np.isfinite(found.sd)
+    assert found.location == pytest.approx(0.5)
+    assert np.isfinite(found.scale)

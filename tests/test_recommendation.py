@@ -93,9 +93,7 @@ def test_ties_go_to_the_cheaper() -> None:
     # head_dim 6 and 8 are equally good by construction (best at log2 of their geometric mean)
     best = (math.log2(6) + 3.0) / 2
     slow_many = {n: 0.001 * n for n in HEADS}
-    found = archopt.recommend(
-        _study(8, best=best, seconds=slow_many), d_model=48, tolerance=0.02
-    )
+    found = archopt.recommend(_study(8, best=best, seconds=slow_many), d_model=48, tolerance=0.02)
     assert found.allocation.n_heads <= 6
     slow_few = {n: 0.1 / n for n in HEADS}
     other = archopt.recommend(_study(8, best=best, seconds=slow_few), d_model=48, tolerance=0.02)

@@ -31,7 +31,9 @@ def _space() -> tuple[np.ndarray, np.ndarray, tuple[bool, ...]]:
 
 def test_without_data_the_prior_mean_is_lowest_where_the_closed_form_expects_it() -> None:
     nothing = _observations([], [])
-    posterior = fit_posterior(U, np.empty((10, 0)), (), nothing, PRIOR, fit_variances(U, np.empty((10, 0)), (), nothing, PRIOR))
+    posterior = fit_posterior(
+        U, np.empty((10, 0)), (), nothing, PRIOR, fit_variances(U, np.empty((10, 0)), (), nothing, PRIOR)
+    )
     # E[(u - u*)^2] = (u - 3)^2 + var(u*) is least at u = 3: head_dim 8
     assert U[np.argmin(posterior.mean)] == 3.0
     assert posterior.weights.sum() == pytest.approx(1.0)

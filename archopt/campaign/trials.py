@@ -83,8 +83,13 @@ class TrialLoop:
     _begun: dict[int, float] = field(default_factory=dict)
     _sure: int = 0
     _beat: float = -math.inf
-    _last_reason: str = ""
     _latest: Recommendation | None = None
+    _warm_since: float = math.inf
+    _spent_before: float = 0.0
+    _earlier: int = 0
+    _finished: int = 0
+    _pruned: int = 0
+    _failed: int = 0
 
     def run(self) -> str:
         """Search until an end is reached.
@@ -123,6 +128,8 @@ class TrialLoop:
                 return reason
             self._show()
             event = self.pool.next_event(POLL_SECONDS)
+            if event is not None and self._warm_since == math.inf:
+                self._warm_since = time.monotonic()
             if isinstance(event, RungReached):
                 self._on_rung(event.job_id, event.report)
             elif isinstance(event, Finished):
@@ -202,7 +209,8 @@ class TrialLoop:
         else:
             self.study.tell(trial, outcome.value)
             self._finished += 1
-            self._full_seconds.append(time.monotonic() - self._begun[number])
+            if self._begun[number] > self._warm_since:  # a worker's start-up is no part of a trial's length
+                self._full_seconds.append(time.monotonic() - self._begun[number])
         self._after_end()
 
     def _on_failed(self, event: Failed) -> None:
@@ -285,12 +293,6 @@ class TrialLoop:
                 n_earlier=self._earlier,
             )
         )
-
-    _spent_before: float = 0.0
-    _earlier: int = 0
-    _finished: int = 0
-    _pruned: int = 0
-    _failed: int = 0
 
 
 def _state(name: str) -> Any:

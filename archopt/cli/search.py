@@ -90,10 +90,13 @@ def search_command(
 
     Example: archopt search sklearn:digits --d-model 48
     """
+    import optuna
+
     from archopt.campaign import search
     from archopt.report.files import json_ready
     from archopt.report.text import print_summary
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # our own progress says the same
     found = search(
         data,
         d_model,

@@ -147,7 +147,7 @@ class HDIPruner(BasePruner):
             return Decision(step, False, f"too few finished trials reported at step {step}")
         chances = [prediction.probability_below(incumbent) for prediction in predictions if prediction is not None]
         seen = {
-            "predicted": sign * last.mean,
+            "predicted": sign * last.median,
             "predicted_sd": last.sd,
             "p_better": chances[-1],
             "used_diversity": last.used_diversity,
