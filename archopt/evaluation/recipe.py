@@ -1,0 +1,106 @@
+"""The default recipe: how long and on what each trial of a cell is trained, chosen for cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from archopt.errors import OptionError
+from archopt.evaluation.trial import METRICS, Recipe
+
+if TYPE_CHECKING:
+    from archopt.data.dataset import Dataset
+
+MAX_STATE_BYTES = 4 * 10**9
+"""Parameters, their gradients and AdamW's two moments, fp32, may take this much at most."""
+
+_BYTES_PER_PARAMETER = 16
+_RUNG_SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
+
+_TABLE_STEPS, _TABLE_BATCH, _TABLE_CONTEXT = 300, 64, 256
+_TEXT_STEPS, _TEXT_BATCH, _TEXT_CONTEXT, _TEXT_LAYERS = 400, 8, 64, 2
+_VOCABULARY = 256
+
+# A table is passed over many times. With 1.0 digits keep their log-loss over a factor of 30 in the learning rate
+# (one head at rate 0.03: 0.07 nats, at 0.1 decay 0.78); a text is passed over less than once.
+_TABLE_WEIGHT_DECAY, _TEXT_WEIGHT_DECAY = 1.0, 0.1
+
+
+def default_recipe(
+    dataset: Dataset,
+    *,
+    d_model: int,
+    metric: str | None = None,
+    device: str = "cpu",
+    attention: str = "auto",
+    seed: int = 0,
+    n_steps: int | None = None,
+) -> Recipe:
+    """A recipe that makes a trial cost seconds, equal for all configurations of a cell.
+
+    Args:
+        dataset: the cell's data set.
+        d_model: D, the width of every configuration.
+        metric: one of ``METRICS`` for the data set's task; None takes the first.
+        device: "cpu" or "cuda".
+        attention: "auto", "sdpa", "xformers" or "explicit".
+        seed: root of all random streams.
+        n_steps: optimiser steps; None takes 300 (tables) or 400 (text).
+
+    Raises:
+        OptionError: an unknown metric, xformers on a CPU, a width whose training state would exceed 4 GB
+            (the message says the largest that fits), or a number out of range.
+    """
+    task = "text" if dataset.kind == "text" else dataset.task
+    if metric is None:
+        metric = METRICS[task][0]
+    if metric not in METRICS[task]:
+        raise OptionError(f"metric for {task} must be one of {', '.join(METRICS[task])} but got {metric!r}")
+    if attention == "xformers" and device == "cpu":
+        raise OptionError("attention 'xformers' needs a CUDA device but device is cpu: use auto, sdpa or explicit")
+    _refuse_too_wide(dataset, d_model)
+    text = dataset.kind == "text"
+    if n_steps is None:
+        n_steps = _TEXT_STEPS if text else _TABLE_STEPS
+    if n_steps < 1:
+        raise OptionError(f"n_steps must be at least 1 but got {n_steps!r}")
+    return Recipe(
+        metric=metric,
+        n_steps=n_steps,
+        rungs=tuple(sorted({max(1, round(share * n_steps)) for share in _RUNG_SHARES})),
+        batch_size=_TEXT_BATCH if text else _TABLE_BATCH,
+        context_rows=_TABLE_CONTEXT,
+        context_length=_TEXT_CONTEXT,
+        n_layers=_TEXT_LAYERS,
+        warmup_steps=n_steps // 20,
+        weight_decay=_TEXT_WEIGHT_DECAY if text else _TABLE_WEIGHT_DECAY,
+        kernel="gaussian",
+        attention=attention,
+        device=device,
+        seed=seed,
+        max_scored=2**15 if text else 1_000,
+    )
+
+
+def n_parameters(dataset: Dataset, d_model: int) -> int:
+    """Trainable numbers of the model that ``default_recipe`` trains, without the at most 2 H of heads' scalars."""
+    if dataset.kind == "text":
+        # q, k, v, W_O and an MLP of 8 D^2 per block, two norms and two biases; embeddings, last norm, output
+        per_block = 12 * d_model**2 + 9 * d_model
+        return _TEXT_LAYERS * per_block + (2 * _VOCABULARY + _TEXT_CONTEXT + 2) * d_model
+    return 2 * d_model**2 + (2 * dataset.n_features + 2) * d_model  # embedding and keys; linear, hidden, biases
+
+
+def _refuse_too_wide(dataset: Dataset, d_model: int) -> None:
+    def state_bytes(width: int) -> int:
+        return _BYTES_PER_PARAMETER * n_parameters(dataset, width)
+
+    if state_bytes(d_model) <= MAX_STATE_BYTES:
+        return
+    fits, too_wide = 1, d_model
+    while too_wide - fits > 1:
+        middle = (fits + too_wide) // 2
+        fits, too_wide = (middle, too_wide) if state_bytes(middle) <= MAX_STATE_BYTES else (fits, middle)
+    raise OptionError(
+        f"d_model = {d_model:,} needs {state_bytes(d_model) / 1e9:,.1f} GB of training state but at most "
+        f"{MAX_STATE_BYTES / 1e9:g} GB is allowed: use d_model of at most {fits:,}"
+    )

@@ -1,0 +1,169 @@
+"""What a trial is given and what it gives back: plain frozen records that travel between processes.
+
+Nothing here imports torch, so that a campaign, a report or a command line can hold these without it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from types import MappingProxyType
+
+from archopt.allocation import HeadAllocation
+from archopt.errors import OptionError
+
+METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "regression": ("rmse", "mae"),
+        "classification": ("log_loss", "error_rate"),
+        "text": ("nats_per_byte", "bits_per_byte"),
+    }
+)
+"""Metrics by task, the default first. Lower is better for all; rmse and mae are in the target's own units."""
+
+WEIGHTINGS = ("uniform", "geometric", "fibonacci", "learned")
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """One configuration and which of its replicates.
+
+    Args:
+        allocation: H heads of width d_k; H * d_k is the model's width.
+        weighting: how heads are weighted, one of ``WEIGHTINGS``.
+        decorrelation: factor of the penalty on overlapping key subspaces, at least 0.
+        learning_rate: peak of the schedule, above 0.
+        replicate: r >= 0; replicate r starts from the same random streams for every configuration.
+        score_test: whether the untouched test split is scored at the end.
+
+    Raises:
+        OptionError: a value outside these limits.
+    """
+
+    allocation: HeadAllocation
+    weighting: str
+    decorrelation: float
+    learning_rate: float
+    replicate: int
+    score_test: bool = False
+
+    def __post_init__(self) -> None:
+        if self.weighting not in WEIGHTINGS:
+            raise OptionError(f"weighting must be one of {', '.join(WEIGHTINGS)} but got {self.weighting!r}")
+        if not (isfinite(self.decorrelation) and self.decorrelation >= 0):
+            raise OptionError(f"decorrelation must be a finite number of at least 0 but got {self.decorrelation!r}")
+        if not (isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise OptionError(f"learning_rate must be a finite number above 0 but got {self.learning_rate!r}")
+        if self.replicate < 0:
+            raise OptionError(f"replicate must be at least 0 but got {self.replicate!r}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How every trial of one cell (data set, n, D) is trained and scored.
+
+    Equal for all configurations of the cell, or they could not be compared. ``dataclasses.asdict`` gives
+    JSON-able values and ``Recipe(**values)`` reads them back.
+
+    Args:
+        metric: one of ``METRICS`` for the data set's task.
+        n_steps: optimiser steps.
+        rungs: rising steps after which the trial is scored and may be stopped; the last is ``n_steps``.
+        batch_size: query rows per step (tables), windows per step (text).
+        context_rows: training rows that a step's queries attend over, at most (tables).
+        context_length: bytes per window (text).
+        n_layers: blocks of the transformer (text).
+        warmup_steps: steps of linear warm-up; then a cosine down to a tenth.
+        weight_decay: AdamW's, on matrices only.
+        kernel: "gaussian" or "exponential" (tables).
+        attention: "auto", "sdpa", "xformers" or "explicit".
+        device: "cpu" or "cuda".
+        seed: root of all random streams.
+        max_scored: validation or test rows (tables) or bytes (text) that are scored, at most, the same for all.
+
+    Raises:
+        OptionError: a value outside what is allowed.
+    """
+
+    metric: str
+    n_steps: int
+    rungs: tuple[int, ...]
+    batch_size: int
+    context_rows: int
+    context_length: int
+    n_layers: int
+    warmup_steps: int
+    weight_decay: float
+    kernel: str
+    attention: str
+    device: str
+    seed: int
+    max_scored: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rungs", tuple(self.rungs))  # JSON has lists
+        known = [metric for metrics in METRICS.values() for metric in metrics]
+        for name, allowed in (
+            ("metric", known),
+            ("kernel", ["gaussian", "exponential"]),
+            ("attention", ["auto", "sdpa", "xformers", "explicit"]),
+            ("device", ["cpu", "cuda"]),
+        ):
+            if getattr(self, name) not in allowed:
+                raise OptionError(f"{name} must be one of {', '.join(allowed)} but got {getattr(self, name)!r}")
+        for name in ("n_steps", "batch_size", "context_rows", "context_length", "n_layers", "max_scored"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} must be at least 1 but got {getattr(self, name)!r}")
+        rising = all(low < high for low, high in zip(self.rungs, self.rungs[1:], strict=False))
+        if not (self.rungs and rising and self.rungs[0] >= 1 and self.rungs[-1] == self.n_steps):
+            raise OptionError(f"rungs must rise from at least 1 to n_steps = {self.n_steps} but got {self.rungs}")
+        if not 0 <= self.warmup_steps <= self.n_steps:
+            raise OptionError(f"warmup_steps must be from 0 to n_steps = {self.n_steps} but got {self.warmup_steps}")
+        if not (isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise OptionError(f"weight_decay must be a finite number of at least 0 but got {self.weight_decay!r}")
+
+
+@dataclass(frozen=True)
+class RungReport:
+    """A trial's state at one rung.
+
+    Attributes:
+        step: optimiser steps done.
+        value: the recipe's metric on the validation split; lower is better.
+        hdi: raw head diversity index, subspace form, mean over layers; NaN for one head.
+        output_correlation: mean correlation between the outputs of two heads on fixed validation rows, mean over
+            layers; NaN for one head.
+        train_seconds: wall time of the training steps so far, without scoring.
+        n_seen: query rows (tables) or bytes (text) trained on so far, repeats counted.
+    """
+
+    step: int
+    value: float
+    hdi: float
+    output_correlation: float
+    train_seconds: float
+    n_seen: int
+
+
+@dataclass(frozen=True)
+class TrialOutcome:
+    """What a trial came to.
+
+    Attributes:
+        value: the metric on the validation split at the last rung reached.
+        test_value: the metric on the test split; None unless asked for, or if the trial was stopped.
+        seconds_per_step: median wall time of a training step.
+        n_steps: optimiser steps done.
+        stopped: whether the caller stopped it at a rung.
+        attention: the kernel that trained, "xformers", "sdpa" or "explicit".
+        n_parameters: trainable numbers in the model.
+        effective_neighbours: mean of 1 / sum of squared weights over heads and fixed validation rows; None for text.
+    """
+
+    value: float
+    test_value: float | None
+    seconds_per_step: float
+    n_steps: int
+    stopped: bool
+    attention: str
+    n_parameters: int
+    effective_neighbours: float | None
