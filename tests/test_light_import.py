@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import archopt
 
 HEAVY = ("torch", "pandas", "sklearn", "scipy", "optuna", "plotly", "skdim", "pyarrow")
@@ -33,9 +35,5 @@ def test_every_public_name_has_a_home() -> None:
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
-    try:
+    with pytest.raises(AttributeError, match="no_such_name"):
         archopt.no_such_name  # noqa: B018
-    except AttributeError as error:
-        assert "no_such_name" in str(error)
-    else:
-        raise AssertionError("an unknown name was found")

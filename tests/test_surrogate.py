@@ -9,7 +9,7 @@ from scipy.optimize import check_grad
 from scipy.stats import chi2
 
 from archopt import surrogate
-from archopt.surrogate import Observations, OptimumPrior, Variances, fit_posterior, fit_variances
+from archopt.surrogate import Observations, OptimumPrior, Posterior, Variances, fit_posterior, fit_variances
 
 PRIOR = OptimumPrior(3.0, 1.5)
 U = np.log2(np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 48], dtype=float))
@@ -29,11 +29,15 @@ def _space() -> tuple[np.ndarray, np.ndarray, tuple[bool, ...]]:
     return np.array([g[0] for g in grid]), np.array([g[1:] for g in grid], dtype=float), (False, True)
 
 
+def _fit(observed: Observations, prior: OptimumPrior = PRIOR, noise_sd: float | None = None) -> Posterior:
+    """Over head_dim alone."""
+    none: tuple[np.ndarray, tuple[bool, ...]] = (np.empty((len(U), 0)), ())
+    return fit_posterior(U, *none, observed, prior, fit_variances(U, *none, observed, prior, noise_sd=noise_sd))
+
+
 def test_without_data_the_prior_mean_is_lowest_where_the_closed_form_expects_it() -> None:
     nothing = _observations([], [])
-    posterior = fit_posterior(
-        U, np.empty((10, 0)), (), nothing, PRIOR, fit_variances(U, np.empty((10, 0)), (), nothing, PRIOR)
-    )
+    posterior = _fit(nothing)
     # E[(u - u*)^2] = (u - 3)^2 + var(u*) is least at u = 3: head_dim 8
     assert U[np.argmin(posterior.mean)] == 3.0
     assert posterior.weights.sum() == pytest.approx(1.0)
@@ -115,16 +119,13 @@ def test_data_overrule_a_prior_that_is_wrong_by_a_factor_of_16() -> None:
     value = 0.05 * (U[index] - 5.0) ** 2 + rng.normal(0, 0.02, 40)
     observed = Observations(index, value, np.tile(np.arange(4), 10), np.zeros(40))
     wrong = OptimumPrior(1.0, 1.5)
-    posterior = fit_posterior(
-        U, np.empty((10, 0)), (), observed, wrong, fit_variances(U, np.empty((10, 0)), (), observed, wrong)
-    )
+    posterior = _fit(observed, wrong)
     assert abs(U[np.argmin(posterior.mean)] - 5.0) < 0.7
 
 
 def test_draws_have_the_posterior_s_moments() -> None:
     observed = _observations([1, 4, 8], [0.3, 0.1, 0.4])
-    variances = fit_variances(U, np.empty((10, 0)), (), observed, PRIOR)
-    posterior = fit_posterior(U, np.empty((10, 0)), (), observed, PRIOR, variances)
+    posterior = _fit(observed)
     draws = posterior.sample(np.random.default_rng(0), 20_000)
     assert draws.shape == (20_000, 10)
     # means: 10 z-scores, their squares sum to a chi^2 with at most 10 degrees
@@ -135,8 +136,7 @@ def test_draws_have_the_posterior_s_moments() -> None:
 
 def test_a_known_noise_is_used() -> None:
     observed = _observations([0, 3, 5, 7], [1.0, 0.5, 0.4, 0.6])
-    variances = fit_variances(U, np.empty((10, 0)), (), observed, PRIOR, noise_sd=0.2)
-    posterior = fit_posterior(U, np.empty((10, 0)), (), observed, PRIOR, variances)
+    posterior = _fit(observed, noise_sd=0.2)
     assert posterior.noise_sd == pytest.approx(0.2, rel=1e-3)
 
 
@@ -146,9 +146,7 @@ def test_one_diverged_value_does_not_flatten_the_rest() -> None:
     value = 0.05 * (U[index] - 3.0) ** 2 + rng.normal(0, 0.01, 30)
     value[5] = 1e9
     observed = Observations(index, value, np.repeat(np.arange(3), 10), np.zeros(30))
-    posterior = fit_posterior(
-        U, np.empty((10, 0)), (), observed, PRIOR, fit_variances(U, np.empty((10, 0)), (), observed, PRIOR)
-    )
+    posterior = _fit(observed)
     # the hurt configuration is index 5 (head_dim 8, the optimum): its neighbours, at 6 and 12, must still look good
     assert 4 <= int(np.argmin(posterior.mean)) <= 6
 
@@ -156,7 +154,6 @@ def test_one_diverged_value_does_not_flatten_the_rest() -> None:
 @pytest.mark.parametrize("values", [[2.0, 2.0, 2.0], [0.0, 0.0], [5.0]])
 def test_constant_values_are_no_accident(values: list[float]) -> None:
     observed = _observations(list(range(len(values))), values)
-    variances = fit_variances(U, np.empty((10, 0)), (), observed, PRIOR)
-    posterior = fit_posterior(U, np.empty((10, 0)), (), observed, PRIOR, variances)
+    posterior = _fit(observed)
     assert np.isfinite(posterior.mean).all()
     assert posterior.mean[: len(values)] == pytest.approx(values, abs=1e-4)

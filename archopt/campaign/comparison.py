@@ -93,8 +93,8 @@ def caveat(rows: Sequence[Mapping[str, Any]]) -> str | None:
     best = max(better, key=lambda row: float(row["gain"]))
     split = best["allocation"]
     return (
-        f"on the test split {split['n_heads']} x {split['head_dim']} ({best['label']}) did better than the recommendation "
-        f"by {best['gain']:.4g} +- {best['gain_se'] or 0.0:.2g} over {best['n']} seeds"
+        f"on the test split {split['n_heads']} x {split['head_dim']} ({best['label']}) did better than the "
+        f"recommendation by {best['gain']:.4g} +- {best['gain_se'] or 0.0:.2g} over {best['n']} seeds"
     )
 
 

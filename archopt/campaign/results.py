@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PACKAGES = ("archopt", "optuna", "torch", "xformers", "scikit-learn", "pandas", "numpy", "scipy")
 
 SMALL_PROXY = (
-    "it rests on small models trained briefly on this machine: the best allocation of a small proxy need not be that of "
-    "the model you will build; depth, longer training and other widths were not checked"
+    "it rests on small models trained briefly on this machine: the best allocation of a small proxy need not be that "
+    "of the model you will build; depth, longer training and other widths were not checked"
 )
 
 

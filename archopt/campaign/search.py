@@ -4,7 +4,7 @@ import os
 import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from archopt.allocation import is_prime
 from archopt.campaign.cell import Cell, prepare_cell
@@ -43,7 +43,7 @@ def search(
     d_model: int,
     *,
     target: str | None = None,
-    task: str = "auto",
+    task: Literal["auto", "regression", "classification"] = "auto",
     n_samples: int | None = None,
     n_trials: int | None = None,
     timeout_seconds: float | None = None,

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from archopt.allocation import HeadAllocation, feasible_allocations
 from archopt.campaign.storage import masked
@@ -52,7 +52,7 @@ class Settings:
     data: str
     d_model: int
     target: str | None = None
-    task: str = "auto"
+    task: Literal["auto", "regression", "classification"] = "auto"
     n_samples: int | None = None
     n_trials: int | None = None
     timeout_seconds: float | None = None

@@ -90,7 +90,8 @@ def refuse_other_settings(name: str, before: Mapping[str, Any], now: Mapping[str
         shown = "; ".join(f"{key} was {_short(before.get(key))}, now {_short(now.get(key))}" for key in differing[:3])
         more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
         raise StorageError(
-            f"campaign {name!r} exists with other settings ({shown}{more}): use the same to resume it, or another --name"
+            f"campaign {name!r} exists with other settings ({shown}{more}): "
+            "use the same to resume it, or another --name"
         )
 
 

@@ -22,7 +22,7 @@ def search_command(
     data: Annotated[
         str,
         typer.Argument(
-            help="CSV or Parquet file (with --target), any other file (read as text), sklearn:NAME, or text:python-topics.",
+            help="CSV or Parquet file (with --target), any other file (as text), sklearn:NAME, or text:python-topics.",
             show_default=False,
         ),
     ],
@@ -101,7 +101,7 @@ def search_command(
         data,
         d_model,
         target=target,
-        task=task,
+        task=task,  # type: ignore[arg-type]  # it checks
         n_samples=samples,
         n_trials=trials,
         timeout_seconds=timeout,

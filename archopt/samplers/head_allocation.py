@@ -108,7 +108,7 @@ class HeadAllocationSampler(BaseSampler):
         self._seed = secrets.randbits(32) if seed is None else seed
 
     def reseed_rng(self) -> None:
-        """Nothing to do for our own draws, which depend on (seed, trial number) alone; passed on to the base sampler."""
+        """Passed on to the base sampler; our own draws depend on (seed, trial number) alone."""
         if self._base is not None:
             self._base.reseed_rng()
 

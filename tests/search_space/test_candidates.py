@@ -92,7 +92,8 @@ def test_every_trial_finds_its_configuration(
     head = HeadParameter(d_model=12)
     space = search_space_of(OURS, head)
     assert space is not None
-    params = {"n_heads": n_heads, "weighting": weighting, "decorrelation": decorrelation, "learning_rate": learning_rate}
+    params: dict[str, object] = {"n_heads": n_heads, "weighting": weighting}
+    params |= {"decorrelation": decorrelation, "learning_rate": learning_rate}
     position = space.position(canonical_params(params, head.allocation(params)), space.index)
     assert position is not None
     assert space.candidates[position].allocation == head.allocation(params)
