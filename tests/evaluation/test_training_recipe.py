@@ -1,5 +1,7 @@
 """The default recipe: valid for every task, and refusing what cannot run."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,10 @@ def test_xformers_on_a_cpu_is_refused():
 def test_no_steps_are_refused():
     with pytest.raises(OptionError, match="n_steps must be at least 1"):
         default_recipe(_text(), d_model=8, n_steps=0)
+
+
+@pytest.mark.parametrize(("rows", "context_rows"), [(6, 256), (1_078, 269), (5_000, 1_024)])
+def test_the_context_is_a_quarter_of_the_rows_within_bounds(rows, context_rows):
+    table = _table()
+    train = TableSplit(np.zeros((rows, 3), np.float32), np.zeros(rows, np.float32))
+    assert default_recipe(replace(table, train=train), d_model=8).context_rows == context_rows
