@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from archopt.theory import TheoryAllocation
 
 DECORRELATIONS = (0.0, 0.1)
-LEARNING_RATES = {"table": (0.001, 0.003, 0.01, 0.03), "text": (0.001, 0.003, 0.01)}
+LEARNING_RATES = {"table": (0.001, 0.003, 0.01, 0.03), "text": (0.003, 0.01, 0.03)}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Cell:
     def identity(self, settings: Settings) -> dict[str, Any]:
         """What makes a second run the same campaign, JSON-able."""
         recipe = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self.recipe).items()}
-        return {**settings.identity(), "data_hash": self.dataset.content_hash, "recipe": recipe}
+        return {"data_hash": self.dataset.content_hash, **recipe, **settings.identity()}
 
 
 def prepare_cell(settings: Settings) -> Cell:
@@ -84,6 +84,7 @@ def prepare_cell(settings: Settings) -> Cell:
         device=device,
         attention=settings.attention,
         seed=settings.seed,
+        n_steps=settings.n_steps,
     )
     summary = summarise(dataset, seed=settings.seed)
     distributions: dict[str, BaseDistribution] = {

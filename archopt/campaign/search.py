@@ -47,6 +47,7 @@ def search(
     n_samples: int | None = None,
     n_trials: int | None = None,
     timeout_seconds: float | None = None,
+    n_steps: int | None = None,
     min_head_dim: int = 1,
     max_head_dim: int | None = None,
     head_dim_multiple_of: int = 1,
@@ -80,6 +81,7 @@ def search(
         n_trials: budget in trials, of the whole campaign.
         timeout_seconds: budget in seconds, of the whole campaign, final comparison included; 210 where neither budget
             is given.
+        n_steps: optimiser steps of every trial; by default enough for seconds a trial.
         min_head_dim, max_head_dim, head_dim_multiple_of, n_heads_multiple_of: as for `archopt.feasible_allocations`.
         max_seconds_per_step: allocations whose training step takes longer are infeasible.
         weighting: schemes to search.
@@ -115,6 +117,7 @@ def search(
         n_samples=n_samples,
         n_trials=n_trials,
         timeout_seconds=timeout_seconds,
+        n_steps=n_steps,
         min_head_dim=min_head_dim,
         max_head_dim=max_head_dim,
         head_dim_multiple_of=head_dim_multiple_of,

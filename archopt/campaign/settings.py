@@ -25,6 +25,7 @@ _IDENTITY = (
     "target",
     "task",
     "n_samples",
+    "n_steps",
     "min_head_dim",
     "max_head_dim",
     "head_dim_multiple_of",
@@ -56,6 +57,7 @@ class Settings:
     n_samples: int | None = None
     n_trials: int | None = None
     timeout_seconds: float | None = None
+    n_steps: int | None = None
     min_head_dim: int = 1
     max_head_dim: int | None = None
     head_dim_multiple_of: int = 1
@@ -79,7 +81,14 @@ class Settings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "weighting", _weightings(self.weighting))
         self.allocations()
-        for name, low in (("n_samples", 1), ("n_trials", 1), ("seed", 0), ("replicates", 1), ("n_workers", 1)):
+        for name, low in (
+            ("n_samples", 1),
+            ("n_trials", 1),
+            ("n_steps", 1),
+            ("seed", 0),
+            ("replicates", 1),
+            ("n_workers", 1),
+        ):
             _whole(name, getattr(self, name), low)
         for name in ("timeout_seconds", "max_seconds_per_step"):
             _positive(name, getattr(self, name))
@@ -88,6 +97,7 @@ class Settings:
         _one_of("attention", self.attention, ("auto", "sdpa", "xformers", "explicit"))
         if self.metric is not None:
             _one_of("metric", self.metric, [metric for metrics in METRICS.values() for metric in metrics])
+        self.workers_and_threads()
         if not 0.0 < self.confidence < 1.0:
             raise OptionError(f"confidence must lie between 0 and 1 but got {self.confidence}")
         if self.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.name):
@@ -143,6 +153,7 @@ def command_line(settings: Settings) -> str:
         "n_samples": "samples",
         "n_trials": "trials",
         "timeout_seconds": "timeout",
+        "n_steps": "steps",
         "min_head_dim": "head-dim-min",
         "max_head_dim": "head-dim-max",
         "n_heads_multiple_of": "heads-multiple-of",

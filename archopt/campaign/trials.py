@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -158,7 +159,10 @@ class TrialLoop:
         return limit is None or self._ended + len(self._running) < limit
 
     def _start(self) -> None:
-        trial = self.study.ask(dict(self.distributions))
+        with warnings.catch_warnings():
+            # Optuna warns that only `optimize` sends heartbeats; this loop sends them itself
+            warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used with")
+            trial = self.study.ask(dict(self.distributions))
         split = self.head.allocation(trial.params)
         if split is None:  # a queued trial of somebody else's making
             trial.set_user_attr(ATTRIBUTES.reason, "its parameters hold no feasible split")

@@ -41,6 +41,9 @@ def search_command(
         float | None,
         typer.Option(help="Budget in seconds, of the whole campaign [210 unless --trials].", metavar="SECONDS"),
     ] = None,
+    steps: Annotated[
+        int | None, typer.Option(parser=_count, help="Optimiser steps of every trial [300; text 400].", metavar="N")
+    ] = None,
     head_dim_min: Annotated[int, typer.Option(parser=_count, help="Narrowest head.", metavar="N")] = 1,
     head_dim_max: Annotated[int | None, typer.Option(parser=_count, help="Widest head.", metavar="N")] = None,
     head_dim_multiple_of: Annotated[
@@ -105,6 +108,7 @@ def search_command(
         n_samples=samples,
         n_trials=trials,
         timeout_seconds=timeout,
+        n_steps=steps,
         min_head_dim=head_dim_min,
         max_head_dim=head_dim_max,
         head_dim_multiple_of=head_dim_multiple_of,

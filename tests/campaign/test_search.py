@@ -1,0 +1,215 @@
+"""Whole searches on small budgets: result, resume, reproducibility, faults, interruption, a full disk."""
+
+import csv
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+
+import archopt
+from archopt.errors import CampaignFailed, StorageError
+from archopt.search_space import ATTRIBUTES
+
+pytest.importorskip("torch")
+pytestmark = [pytest.mark.torch]
+
+STUDY_COLUMNS = ("params", "values", "state", "intermediate_values")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("data") / "prices.csv"
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["area", "age", "town", "price"])
+        for _ in range(120):
+            area, age, town = rng.uniform(20, 200), rng.uniform(0, 80), rng.choice(["north", "south", ""])
+            writer.writerow([f"{area:.1f}", f"{age:.0f}", town, f"{area * 30 - age * 10 + rng.normal(0, 50):.1f}"])
+    return path
+
+
+def _search(table: Path, out: Path, **options: Any) -> archopt.Recommendation:
+    defaults: dict[str, Any] = {"target": "price", "n_trials": 6, "n_steps": 20, "n_workers": 1, "quiet": True}
+    return archopt.search(table, 8, out=out, **{**defaults, **options})
+
+
+def _trials(out: Path, name: str = "prices-d8") -> list[optuna.trial.FrozenTrial]:
+    return optuna.load_study(study_name=name, storage=f"sqlite:///{out / 'study.db'}").trials
+
+
+def test_result_files_resume_and_reproducibility(table: Path, tmp_path: Path) -> None:
+    first = _search(table, tmp_path / "a")
+    assert first.allocation in archopt.feasible_allocations(8)
+    stored = json.loads((tmp_path / "a" / "recommendation.json").read_text())
+    assert stored["allocation"] == {"n_heads": first.allocation.n_heads, "head_dim": first.allocation.head_dim}
+    assert stored["search"]["stopped_because"] == "the budget of 6 trials is spent"
+    assert stored["search"]["complete"] + stored["search"]["pruned"] == 6
+    assert {row["label"].split(",")[0] for row in stored["comparison"]} >= {"recommended"}
+    assert all(row["n"] == 3 for row in stored["comparison"])
+    assert any("small proxy" in caveat for caveat in stored["caveats"])
+    with open(tmp_path / "a" / "trials.csv", encoding="utf-8") as stream:
+        assert len(list(csv.DictReader(stream))) == 6
+    assert (tmp_path / "a" / "report.html").stat().st_size > 10_000
+
+    # the same call again: nothing is trained, the same answer comes back
+    again = _search(table, tmp_path / "a")
+    assert len(_trials(tmp_path / "a")) == 6
+    assert (again.allocation, again.p_best) == (first.allocation, first.p_best)
+    assert again.details["comparison"] == first.details["comparison"]
+
+    # a larger budget goes on from there
+    _search(table, tmp_path / "a", n_trials=8)
+    assert len(_trials(tmp_path / "a")) == 8
+
+    # one worker and a trial budget: bit for bit the same search, also when it was done in two goes
+    _search(table, tmp_path / "b", n_trials=8)
+    for one, other in zip(_trials(tmp_path / "a"), _trials(tmp_path / "b"), strict=True):
+        assert all(getattr(one, column) == getattr(other, column) for column in STUDY_COLUMNS)
+
+    # other settings under the same name are refused, by name
+    with pytest.raises(StorageError, match=r"exists with other settings \(seed was 0, now 1\)"):
+        _search(table, tmp_path / "a", seed=1)
+
+
+def test_optuna_s_own_tools_open_the_storage(table: Path, tmp_path: Path) -> None:
+    _search(table, tmp_path, n_trials=4)
+    study = optuna.load_study(study_name="prices-d8", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    frame = study.trials_dataframe()
+    assert {"params_n_heads", "params_weighting", "params_decorrelation", "params_learning_rate"} <= set(frame.columns)
+    for draw in (optuna.visualization.plot_optimization_history, optuna.visualization.plot_intermediate_values):
+        assert draw(study).data
+    # and recommend reads it without being told the width
+    assert archopt.recommend(study).allocation.d_model == 8
+
+
+def test_replicates_and_constraints_are_kept(table: Path, tmp_path: Path) -> None:
+    found = _search(table, tmp_path, n_trials=6, replicates=3, head_dim_multiple_of=2, weighting="uniform")
+    assert all(e.allocation.head_dim % 2 == 0 for e in found.estimates)
+    counts: dict[str, list[int]] = {}
+    for trial in _trials(tmp_path):
+        counts.setdefault(str(sorted(trial.params.items())), []).append(trial.user_attrs[ATTRIBUTES.replicate])
+    assert [sorted(seen) for seen in counts.values()] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_too_slow_allocations_are_infeasible(table: Path, tmp_path: Path) -> None:
+    with pytest.raises(CampaignFailed, match=r"none of the first \d+ trials finished; .* s a step, above the limit"):
+        _search(table, tmp_path, n_trials=40, max_seconds_per_step=1e-9)
+    faults = {trial.user_attrs[ATTRIBUTES.fault] for trial in _trials(tmp_path)}
+    assert faults == {"infeasible"}
+
+
+def test_a_time_limit_ends_it(table: Path, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    found = _search(table, tmp_path, n_trials=None, timeout_seconds=20.0)
+    assert time.monotonic() - begun < 40  # the limit, and the comparison on a busy machine
+    assert found.details["search"]["stopped_because"] == "the time limit of 20 s is reached"
+
+
+def test_text(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_bytes(b"the quick brown fox jumps over the lazy dog; " * 400)
+    found = archopt.search(path, 8, out=tmp_path / "out", n_trials=2, n_steps=10, n_workers=1, quiet=True)
+    assert found.details["metric"] == "nats_per_byte"
+    assert found.details["data"]["kind"] == "text"
+
+
+def _command(table: Path, out: Path, *more: str) -> list[str]:
+    line = [sys.executable, "-m", "archopt", "search", str(table), "--d-model", "8", "--target", "price"]
+    return [*line, "--out", str(out), "--workers", "1", "--steps", "20", *more]
+
+
+def _wait_for_trials(out: Path, count: int, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if (out / "study.db").exists():
+            try:
+                if sum(trial.state.is_finished() for trial in _trials(out)) >= count:
+                    return
+            except (KeyError, optuna.exceptions.StorageInternalError):
+                pass  # it is being created
+        time.sleep(0.2)
+    raise AssertionError("the search did not get going")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_finished_and_prints_what_is_known(
+    table: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(
+        _command(table, tmp_path, "--trials", "500", "--json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _wait_for_trials(tmp_path, 3)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    plain = json.loads(out)
+    assert plain["search"]["interrupted"] is True
+    finished = [trial for trial in _trials(tmp_path) if trial.state == optuna.trial.TrialState.COMPLETE]
+    assert plain["search"]["complete"] == len(finished) >= 3
+    assert not [trial for trial in _trials(tmp_path) if trial.state == optuna.trial.TrialState.RUNNING]
+
+
+def test_kill_9_loses_no_finished_trial_and_the_same_command_goes_on(table: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        _command(table, tmp_path, "--trials", "500", "--quiet"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _wait_for_trials(tmp_path, 3)
+    process.kill()
+    process.wait()
+    before = {t.number: t.values for t in _trials(tmp_path) if t.state == optuna.trial.TrialState.COMPLETE}
+    found = _search(table, tmp_path, n_trials=len(before) + 2)
+    after = {t.number: t.values for t in _trials(tmp_path) if t.state == optuna.trial.TrialState.COMPLETE}
+    assert {number: after[number] for number in before} == before
+    assert found.details["search"]["complete"] >= len(before)
+
+
+def test_a_full_disk_is_one_line_and_loses_no_finished_trial(table: Path, tmp_path: Path) -> None:
+    def limit() -> None:
+        # files may grow no further than this: what a full disk does to SQLite, without needing one
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    result = subprocess.run(
+        _command(table, tmp_path, "--trials", "500", "--quiet"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=limit,
+        check=False,
+    )
+    assert result.returncode == 1, result.stderr
+    assert "every finished trial is kept" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert sum(trial.state == optuna.trial.TrialState.COMPLETE for trial in _trials(tmp_path)) >= 1
+
+
+def test_two_searches_share_one_storage(table: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    lines = [
+        [*_command(table, tmp_path / name, "--trials", "10", "--quiet", "--json"), "--storage", url, "--name", "shared"]
+        for name in ("one", "two")
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    running = [
+        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) for line in lines
+    ]
+    results = [process.communicate(timeout=120) for process in running]
+    assert [process.returncode for process in running] == [0, 0], results
+    trials = optuna.load_study(study_name="shared", storage=url).trials
+    keys = [(str(sorted(t.params.items())), t.user_attrs[ATTRIBUTES.replicate]) for t in trials]
+    assert len(set(keys)) == len(keys)  # no replicate of a configuration was trained twice

@@ -1,0 +1,76 @@
+"""Storages: opened or refused in one line, passwords never shown, settings compared."""
+
+from pathlib import Path
+
+import optuna
+import pytest
+
+from archopt.campaign.storage import (
+    load_settings,
+    masked,
+    open_storage,
+    prepare_folder,
+    refuse_other_settings,
+)
+from archopt.errors import StorageError
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////no/such/folder/study.db",
+        "not a url",
+        "nosuchdialect://me:secret@host/db",
+        "postgresql+nodriver://me:secret@host/db",
+        "sqlite:///{folder}",
+        "",
+    ],
+)
+def test_a_storage_that_cannot_be_opened_is_one_line_without_its_password(url: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        open_storage(url.format(folder=tmp_path))
+    message = str(caught.value)
+    assert "secret" not in message
+    assert "\n" not in message
+    assert len(message) < 300
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "study.db").write_text("this is no database, though it is long enough to look like one " * 20)
+    with pytest.raises(StorageError, match="cannot be opened"):
+        open_storage(f"sqlite:///{tmp_path / 'study.db'}")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql+psycopg://me:secret@host/db", "postgresql+psycopg://me:***@host/db"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("me:secret@host", "host"),
+    ],
+)
+def test_masked(url: str, shown: str) -> None:
+    assert masked(url) == shown
+
+
+def test_settings_of_an_unknown_campaign_and_of_somebody_else_s_study(tmp_path: Path) -> None:
+    storage = open_storage(f"sqlite:///{tmp_path / 'study.db'}")
+    assert load_settings(storage, "new") is None
+    optuna.create_study(study_name="theirs", storage=storage)
+    with pytest.raises(StorageError, match="archopt did not make"):
+        load_settings(storage, "theirs")
+
+
+def test_what_differs_is_named() -> None:
+    same = {"seed": 0, "metric": None}
+    refuse_other_settings("digits", same, dict(same))
+    with pytest.raises(StorageError, match=r"seed was 0, now 1\): use the same to resume it, or another --name"):
+        refuse_other_settings("digits", same, {"seed": 1, "metric": None})
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot be written"):
+        prepare_folder(tmp_path / "file" / "below")
+    prepare_folder(tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
