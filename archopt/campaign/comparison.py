@@ -2,18 +2,48 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from archopt.allocation import HeadAllocation, nearest_allocation
 from archopt.evaluation import TrialSpec
 from archopt.evaluation.workers import Failed, Finished, RungReached, WorkerPool
 from archopt.recommendation import Recommendation
-from archopt.search_space import DECORRELATION, LEARNING_RATE, WEIGHTING
+from archopt.search_space import DECORRELATION, LEARNING_RATE, N_HEADS, WEIGHTING
 from archopt.study_model import StudyModel
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 FIRST_FRESH_REPLICATE = 1_000_000  # far above any replicate that a search reaches
 N_SEEDS = 3
-MAX_CONFIGURATIONS = 5
+
+
+def practices(feasible: Sequence[HeadAllocation], closed_form: HeadAllocation) -> dict[str, HeadAllocation]:
+    """What people do today, and what the closed form says, each at the nearest feasible split."""
+    return {
+        "8 heads": min(feasible, key=lambda split: (abs(split.n_heads - 8), split.n_heads)),
+        "head_dim 16": nearest_allocation(16, feasible),
+        "head_dim 64": nearest_allocation(64, feasible),
+        "closed form": nearest_allocation(closed_form.head_dim, feasible),
+    }
+
+
+def opening_trials(
+    feasible: Sequence[HeadAllocation], closed_form: HeadAllocation, distributions: "Mapping[str, BaseDistribution]"
+) -> list[dict[str, Any]]:
+    """Today's practices and the closed form under every learning rate: the first trials of a campaign.
+
+    A practice that is compared at an untuned learning rate would lose unfairly; and the model learns from these too.
+    """
+    found = practices(feasible, closed_form)
+    splits = dict.fromkeys([found.pop("closed form"), *found.values()])
+    weightings, rates = _choices(distributions[WEIGHTING]), _choices(distributions[LEARNING_RATE])
+    plain = "uniform" if "uniform" in weightings else weightings[0]
+    return [
+        {N_HEADS: split.n_heads, WEIGHTING: plain, DECORRELATION: 0.0, LEARNING_RATE: rate}
+        for split in splits
+        for rate in rates
+    ]
 
 
 def contenders(
@@ -24,18 +54,12 @@ def contenders(
 ) -> list[dict[str, Any]]:
     """What is compared: label, allocation and parameters.
 
-    Today's practices get uniform weighting, no decorrelation and the learning rate with the best posterior mean for
-    their own allocation. Where two labels mean the same configuration they share a row.
+    Today's practices get uniform weighting, no decorrelation and the tried learning rate with the best posterior mean
+    for their own allocation. Where two labels mean the same configuration they share a row.
     """
-    practices = {
-        "8 heads": min(feasible, key=lambda split: (abs(split.n_heads - 8), split.n_heads)),
-        "head_dim 16": nearest_allocation(16, feasible),
-        "head_dim 64": nearest_allocation(64, feasible),
-        "closed form": nearest_allocation(closed_form.head_dim, feasible),
-    }
     exact = {"8 heads": 8, "head_dim 16": 16, "head_dim 64": 64}
     rows = [{"label": "recommended", "allocation": recommendation.allocation, "params": dict(recommendation.params)}]
-    for label, split in practices.items():
+    for label, split in practices(feasible, closed_form).items():
         got = split.n_heads if label == "8 heads" else split.head_dim
         shown = label if exact.get(label, got) == got else f"{label} (nearest feasible)"
         params = _plain_params(split, model)
@@ -98,16 +122,21 @@ def caveat(rows: Sequence[Mapping[str, Any]]) -> str | None:
     )
 
 
+def _choices(distribution: "BaseDistribution") -> tuple[Any, ...]:
+    return tuple(getattr(distribution, "choices", ()))
+
+
 def _plain_params(split: HeadAllocation, model: StudyModel) -> dict[str, Any] | None:
     """The tuned learning rate of this allocation with everything else as it is done today."""
     own = [i for i, candidate in enumerate(model.space.candidates) if candidate.allocation == split]
     weightings = {model.space.candidates[i].params[WEIGHTING] for i in own}
-    weighting = "uniform" if "uniform" in weightings else sorted(weightings)[0]
+    weighting = "uniform" if "uniform" in weightings else model.space.candidates[own[0]].params[WEIGHTING]
     plain = [
         i
         for i in own
         if model.space.candidates[i].params[WEIGHTING] == weighting
         and model.space.candidates[i].params[DECORRELATION] == 0.0
+        and model.n_trials[i] > 0
         and not model.infeasible[i]
     ]
     if not plain:

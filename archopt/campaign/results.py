@@ -36,7 +36,7 @@ def with_details(
     """The recommendation with all that recommendation.json holds."""
     return replace(
         recommendation,
-        caveats=(*recommendation.caveats, *caveats, SMALL_PROXY),
+        caveats=(*recommendation.caveats, *caveats, _scored_on(data), SMALL_PROXY),
         details={
             "metric": metric,
             "theory": dict(theory),
@@ -46,6 +46,14 @@ def with_details(
             "settings": dict(settings),
             "versions": versions(),
         },
+    )
+
+
+def _scored_on(data: Mapping[str, Any]) -> str:
+    unit = "bytes" if data["kind"] == "text" else "rows"
+    return (
+        f"the probabilities are about the noise of training, scored on the same {data['n_valid']:,} validation {unit}: "
+        f"other {unit} may order allocations this close differently; the comparison on the test split is the check"
     )
 
 
@@ -71,6 +79,7 @@ def data_facts(dataset: "Dataset", summary: "DatasetSummary") -> dict[str, Any]:
         "hash": dataset.content_hash,
         "n_samples": dataset.n_samples,
         "n_available": dataset.n_available,
+        "n_valid": len(dataset.valid) if dataset.kind == "text" else len(dataset.valid.targets),
         "noise_variance": summary.noise_variance,
         "notes": [*dataset.notes, *summary.notes],
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from archopt.allocation import is_prime
 from archopt.campaign.cell import Cell, prepare_cell
-from archopt.campaign.comparison import MAX_CONFIGURATIONS, N_SEEDS, caveat, compare, contenders
+from archopt.campaign.comparison import N_SEEDS, caveat, compare, contenders, opening_trials, practices
 from archopt.campaign.results import (
     data_facts,
     search_facts,
@@ -21,6 +21,7 @@ from archopt.campaign.settings import Settings, command_line
 from archopt.campaign.storage import (
     COMPARISON_KEY,
     SETTINGS_KEY,
+    SPENT_KEY,
     load_settings,
     open_storage,
     prepare_folder,
@@ -203,7 +204,8 @@ class _Campaign:
                     seconds=settings.budget_seconds(),
                     n_replicates=settings.replicates,
                     max_seconds_per_step=settings.max_seconds_per_step,
-                    n_comparison_jobs=MAX_CONFIGURATIONS * N_SEEDS,
+                    n_comparison_jobs=N_SEEDS
+                    * (1 + len(set(practices(settings.allocations(), cell.theory.nearest).values()))),
                     n_workers=n_workers,
                 ),
                 recommend=lambda: self._recommend(study),
@@ -258,7 +260,7 @@ class _Campaign:
                 theory=theory_facts(cell.theory, cell.summary, cell.prior.sd_octaves),
                 comparison=comparison,
                 search={
-                    **search_facts(records, stopped_because, clock.monotonic() - self.started),
+                    **search_facts(records, stopped_because, float(study.user_attrs.get(SPENT_KEY, 0.0))),
                     "interrupted": interrupted,
                     "folder": str(folder),
                 },
@@ -294,6 +296,9 @@ def _study(
     )
     if SETTINGS_KEY not in study.user_attrs:
         study.set_user_attr(SETTINGS_KEY, identity)
+        feasible = settings.allocations()
+        for params in opening_trials(feasible, cell.theory.nearest, cell.distributions):
+            study.enqueue_trial(params, skip_if_exists=True)
     return study
 
 

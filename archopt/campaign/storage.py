@@ -1,5 +1,6 @@
 """A campaign's storage: opened, its settings compared, its trials counted."""
 
+import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 HEARTBEAT_SECONDS = 15
 GRACE_SECONDS = 60  # a running trial without a heartbeat for so long belongs to a process that died
 MAX_RETRIES = 2
+CREATE_ATTEMPTS = 5  # the last after 3 s
 
 SETTINGS_KEY = "archopt:settings"
 SPENT_KEY = "archopt:spent_seconds"
@@ -27,20 +29,20 @@ def open_storage(url: str) -> "optuna.storages.RDBStorage":
     Raises:
         StorageError: the URL has no known form, its driver is missing, or the database does not answer.
     """
-    import optuna
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
     engine = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else None  # wait for a lock, do not fail
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # heartbeats are, in Optuna 5
-            return optuna.storages.RDBStorage(
-                url,
-                engine_kwargs=engine,
-                heartbeat_interval=HEARTBEAT_SECONDS,
-                grace_period=GRACE_SECONDS,
-                heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(MAX_RETRIES),
-            )
+        for attempt in range(CREATE_ATTEMPTS):
+            try:
+                return _connect(url, engine)
+            except (IntegrityError, OperationalError) as error:
+                # another process is creating the same tables at this moment
+                racing = isinstance(error, IntegrityError) or "already exists" in str(error)
+                if not racing or attempt == CREATE_ATTEMPTS - 1:
+                    raise
+                time.sleep(0.2 * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
     except (ImportError, ModuleNotFoundError) as error:
         raise StorageError(f"storage {masked(url)} needs a database driver that is not installed: {error}") from None
     except (SQLAlchemyError, ValueError, RuntimeError, OSError) as error:
@@ -49,6 +51,20 @@ def open_storage(url: str) -> "optuna.storages.RDBStorage":
             f"storage {masked(url)} cannot be opened ({cause}): give a URL such as sqlite:///study.db or "
             "postgresql+psycopg://user@host/database"
         ) from None
+
+
+def _connect(url: str, engine: dict[str, Any] | None) -> "optuna.storages.RDBStorage":
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # heartbeats are, in Optuna 5
+        return optuna.storages.RDBStorage(
+            url,
+            engine_kwargs=engine,
+            heartbeat_interval=HEARTBEAT_SECONDS,
+            grace_period=GRACE_SECONDS,
+            heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(MAX_RETRIES),
+        )
 
 
 def masked(url: str) -> str:

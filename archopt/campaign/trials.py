@@ -5,9 +5,10 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from archopt.campaign.interrupts import deferred_interrupts
 from archopt.campaign.storage import HEARTBEAT_SECONDS, SPENT_KEY, STOPPED_KEY, requeue_stale
 from archopt.errors import CampaignFailed
 from archopt.evaluation import RungReport, TrialOutcome, TrialSpec
@@ -107,8 +108,12 @@ class TrialLoop:
         stopped = self.study.user_attrs.get(STOPPED_KEY)
         if stopped is not None and stopped["limits"] == limits:
             return str(stopped["because"])  # it had come to its end: only a larger budget goes on
+        with deferred_interrupts() as check:
+            return self._search(check, limits)
+
+    def _search(self, check_interrupt: Callable[[], None], limits: list[float | None]) -> str:
         try:
-            because = self._until_an_end()
+            because = self._until_an_end(check_interrupt)
             self.study.set_user_attr(STOPPED_KEY, {"limits": limits, "because": because})
             return because
         except KeyboardInterrupt:
@@ -118,8 +123,9 @@ class TrialLoop:
         finally:
             self.study.set_user_attr(SPENT_KEY, self._spent())
 
-    def _until_an_end(self) -> str:
+    def _until_an_end(self, check_interrupt: Callable[[], None]) -> str:
         while True:
+            check_interrupt()
             self._housekeeping()
             reason = self._why_stop()
             if reason is None:
@@ -226,16 +232,14 @@ class TrialLoop:
         self._fail(running.trial, event.reason, fault)
         self.progress.note(f"trial {event.job_id} failed: {event.reason}")
         self._after_end()
-        if self._finished == 0 and self._pruned == 0 and self._failed >= MAX_FIRST_FAILURES:
-            raise CampaignFailed(
-                f"none of the first {self._failed} trials finished; the last one: {event.reason}"[:290]
-            )
 
     def _fail(self, trial: "optuna.Trial", reason: str, fault: str) -> None:
         trial.set_user_attr(ATTRIBUTES.reason, reason)
         trial.set_user_attr(ATTRIBUTES.fault, fault)
         self.study.tell(trial, state=_state("FAIL"))
         self._failed += fault != "interrupted"
+        if self._finished + self._pruned == 0 and self._failed >= MAX_FIRST_FAILURES:
+            raise CampaignFailed(f"none of the first {self._failed} trials finished; the last one: {reason}"[:290])
 
     def _give_up(self, number: int, reason: str, fault: str) -> None:
         running = self._running.pop(number)
@@ -280,7 +284,7 @@ class TrialLoop:
         """Seconds that the comparison, and a trial started now, will still take."""
         if not self._full_seconds:
             return 0.0
-        one = median(self._full_seconds)
+        one = fmean(self._full_seconds)
         return one * (1.0 + math.ceil(self.budget.n_comparison_jobs / self.budget.n_workers))
 
     def _show(self) -> None:

@@ -101,18 +101,39 @@ def comparison_table(recommendation: Recommendation) -> Table | None:
                 f"{n_heads} x {head_dim}",
                 printable(entry.get("weighting") or MISSING, most=24) if n_heads > 1 else MISSING,
                 fixed(entry.get("test"), decimals) + (f" ± {fixed(sd, decimals)}" if sd is not None else ""),
-                _counted(entry.get("n")),
+                _difference(entry, decimals),
                 step_time(seconds),
                 f"{seconds / base:.2f}x" if seconds is not None and base else MISSING,
             )
         )
-    columns = ("what", "heads x dim", "weighting", f"test {metric_name(recommendation)}", "seeds", "step time", "cost")
+    counts = sorted({n for entry in entries if (n := whole(entry.get("n")))})
+    seeds = (
+        " to ".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]])) + " fresh seeds" if counts else "no seed"
+    )
+    columns = (
+        "what",
+        "heads x dim",
+        "weighting",
+        f"test {metric_name(recommendation)}",
+        "difference",
+        "step time",
+        "cost",
+    )
     caption = (
-        "Against what people do today, on data that no trial was scored on: mean ± standard deviation over seeds; "
-        "cost is the step time relative to the recommendation's."
+        f"Against what people do today, on data that no trial was scored on: mean ± standard deviation over {seeds}. "
+        "difference: from the recommendation, paired by seed, ± standard error; above 0 is worse. "
+        "cost: step time relative to the recommendation's."
     )
     emphasised = frozenset({entries.index(chosen)}) if chosen.get("label") == "recommended" else frozenset()
     return Table(caption, columns, tuple(rows), frozenset({0, 1, 2}), emphasised)
+
+
+def _difference(entry: Mapping[str, Any], decimals: int) -> str:
+    """How much worse than the recommendation, with the standard error of the paired mean."""
+    gain, error = finite(entry.get("gain")), finite(entry.get("gain_se"))
+    if gain is None or entry.get("label", "").startswith("recommended"):
+        return MISSING
+    return f"{-gain:+.{decimals}f}" + (f" ± {fixed(error, decimals)}" if error is not None else "")
 
 
 def configuration_table(recommendation: Recommendation, most: int = 20) -> Table | None:

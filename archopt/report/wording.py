@@ -71,7 +71,7 @@ def tie_sentence(recommendation: Recommendation) -> str:
     level = f"{100 * confidence:.0f} % " if confidence is not None else ""
     others = ties(recommendation)
     if not others:
-        return f"It stands alone in the {level}confidence set: every other allocation tried is worse."
+        return f"No other allocation is in the {level}confidence set."
     return f"Cannot be told apart from it ({level}confidence set): {', '.join(map(in_words, others))}."
 
 

@@ -5,9 +5,11 @@ import json
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _search(table: Path, out: Path, **options: Any) -> archopt.Recommendation:
-    defaults: dict[str, Any] = {"target": "price", "n_trials": 6, "n_steps": 20, "n_workers": 1, "quiet": True}
+    defaults: dict[str, Any] = {"target": "price", "n_trials": 10, "n_steps": 20, "n_workers": 1, "quiet": True}
     return archopt.search(table, 8, out=out, **{**defaults, **options})
 
 
@@ -52,33 +54,43 @@ def test_result_files_resume_and_reproducibility(table: Path, tmp_path: Path) ->
     assert first.allocation in archopt.feasible_allocations(8)
     stored = json.loads((tmp_path / "a" / "recommendation.json").read_text())
     assert stored["allocation"] == {"n_heads": first.allocation.n_heads, "head_dim": first.allocation.head_dim}
-    assert stored["search"]["stopped_because"] == "the budget of 6 trials is spent"
-    assert stored["search"]["complete"] + stored["search"]["pruned"] == 6
+    assert stored["search"]["stopped_because"] == "the budget of 10 trials is spent"
+    assert stored["search"]["complete"] + stored["search"]["pruned"] == 10
     assert {row["label"].split(",")[0] for row in stored["comparison"]} >= {"recommended"}
     assert all(row["n"] == 3 for row in stored["comparison"])
     assert any("small proxy" in caveat for caveat in stored["caveats"])
     with open(tmp_path / "a" / "trials.csv", encoding="utf-8") as stream:
-        assert len(list(csv.DictReader(stream))) == 6
+        assert len(list(csv.DictReader(stream))) == 10
     assert (tmp_path / "a" / "report.html").stat().st_size > 10_000
 
     # the same call again: nothing is trained, the same answer comes back
     again = _search(table, tmp_path / "a")
-    assert len(_trials(tmp_path / "a")) == 6
+    assert len(_trials(tmp_path / "a")) == 10
     assert (again.allocation, again.p_best) == (first.allocation, first.p_best)
     assert again.details["comparison"] == first.details["comparison"]
 
     # a larger budget goes on from there
-    _search(table, tmp_path / "a", n_trials=8)
-    assert len(_trials(tmp_path / "a")) == 8
+    _search(table, tmp_path / "a", n_trials=13)
+    assert len(_trials(tmp_path / "a")) == 13
 
     # one worker and a trial budget: bit for bit the same search, also when it was done in two goes
-    _search(table, tmp_path / "b", n_trials=8)
+    _search(table, tmp_path / "b", n_trials=13)
     for one, other in zip(_trials(tmp_path / "a"), _trials(tmp_path / "b"), strict=True):
         assert all(getattr(one, column) == getattr(other, column) for column in STUDY_COLUMNS)
 
     # other settings under the same name are refused, by name
     with pytest.raises(StorageError, match=r"exists with other settings \(seed was 0, now 1\)"):
         _search(table, tmp_path / "a", seed=1)
+
+
+def test_the_first_trials_tune_what_people_do_today(table: Path, tmp_path: Path) -> None:
+    found = _search(table, tmp_path, n_trials=8, weighting="geometric,fibonacci")
+    # D = 8: eight heads of 1 and one head of 8 are today's practices; each at four learning rates
+    first = {(t.params["n_heads"], t.params["weighting"], t.params["learning_rate"]) for t in _trials(tmp_path)}
+    assert len(first) == 8
+    assert {(n_heads, weighting) for n_heads, weighting, _ in first} == {(8, "geometric"), (1, "geometric")}
+    labels = {row["label"]: row["allocation"] for row in found.details["comparison"]}
+    assert any("8 heads" in label and split == {"n_heads": 8, "head_dim": 1} for label, split in labels.items())
 
 
 def test_optuna_s_own_tools_open_the_storage(table: Path, tmp_path: Path) -> None:
@@ -93,12 +105,15 @@ def test_optuna_s_own_tools_open_the_storage(table: Path, tmp_path: Path) -> Non
 
 
 def test_replicates_and_constraints_are_kept(table: Path, tmp_path: Path) -> None:
-    found = _search(table, tmp_path, n_trials=6, replicates=3, head_dim_multiple_of=2, weighting="uniform")
+    found = _search(table, tmp_path, n_trials=16, replicates=3, head_dim_multiple_of=2, weighting="uniform")
     assert all(e.allocation.head_dim % 2 == 0 for e in found.estimates)
     counts: dict[str, list[int]] = {}
     for trial in _trials(tmp_path):
+        if trial.state == optuna.trial.TrialState.WAITING:
+            continue  # queued, and the budget came first
         counts.setdefault(str(sorted(trial.params.items())), []).append(trial.user_attrs[ATTRIBUTES.replicate])
-    assert [sorted(seen) for seen in counts.values()] == [[0, 1, 2], [0, 1, 2]]
+    assert sorted(len(seen) for seen in counts.values())[-1] >= 3
+    assert all(sorted(seen) == list(range(len(seen))) for seen in counts.values())
 
 
 def test_too_slow_allocations_are_infeasible(table: Path, tmp_path: Path) -> None:
@@ -110,9 +125,9 @@ def test_too_slow_allocations_are_infeasible(table: Path, tmp_path: Path) -> Non
 
 def test_a_time_limit_ends_it(table: Path, tmp_path: Path) -> None:
     begun = time.monotonic()
-    found = _search(table, tmp_path, n_trials=None, timeout_seconds=20.0)
-    assert time.monotonic() - begun < 40  # the limit, and the comparison on a busy machine
-    assert found.details["search"]["stopped_because"] == "the time limit of 20 s is reached"
+    found = _search(table, tmp_path, n_trials=None, timeout_seconds=6.0)
+    assert time.monotonic() - begun < 30  # the limit, and the comparison on a busy machine
+    assert found.details["search"]["stopped_because"] == "the time limit of 6 s is reached"
 
 
 def test_text(tmp_path: Path) -> None:
@@ -132,11 +147,13 @@ def _wait_for_trials(out: Path, count: int, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if (out / "study.db").exists():
-            try:
-                if sum(trial.state.is_finished() for trial in _trials(out)) >= count:
-                    return
-            except (KeyError, optuna.exceptions.StorageInternalError):
-                pass  # it is being created
+            with closing(sqlite3.connect(f"file:{out / 'study.db'}?mode=ro", uri=True)) as database:
+                try:
+                    (finished,) = database.execute("select count(*) from trials where state = 'COMPLETE'").fetchone()
+                except sqlite3.OperationalError:
+                    finished = 0  # the tables are being made
+            if finished >= count:
+                return
         time.sleep(0.2)
     raise AssertionError("the search did not get going")
 
@@ -201,7 +218,7 @@ def test_a_full_disk_is_one_line_and_loses_no_finished_trial(table: Path, tmp_pa
 def test_two_searches_share_one_storage(table: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     lines = [
-        [*_command(table, tmp_path / name, "--trials", "10", "--quiet", "--json"), "--storage", url, "--name", "shared"]
+        [*_command(table, tmp_path / name, "--trials", "14", "--quiet", "--json"), "--storage", url, "--name", "shared"]
         for name in ("one", "two")
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -210,6 +227,6 @@ def test_two_searches_share_one_storage(table: Path, tmp_path: Path) -> None:
     ]
     results = [process.communicate(timeout=120) for process in running]
     assert [process.returncode for process in running] == [0, 0], results
-    trials = optuna.load_study(study_name="shared", storage=url).trials
+    trials = [t for t in optuna.load_study(study_name="shared", storage=url).trials if t.state.is_finished()]
     keys = [(str(sorted(t.params.items())), t.user_attrs[ATTRIBUTES.replicate]) for t in trials]
     assert len(set(keys)) == len(keys)  # no replicate of a configuration was trained twice

@@ -132,6 +132,8 @@ def recommendation():
                 "test": test,
                 "test_sd": sd,
                 "n": 3,
+                "gain": comparison[0][2] - test,
+                "gain_se": 0.004,
                 "seconds_per_step": step_seconds(dim),
             }
             for label, dim, test, sd in comparison

@@ -40,7 +40,9 @@ def test_every_allocation_has_its_line(recommendation):
 
 def test_comparison_closed_form_and_limits_are_printed(recommendation):
     text = words(printed(recommendation))
-    assert "0.2213 ± 0.0058 3 12 ms 1.50x" in text
+    difference = recommendation["comparison"][1]["test"] - recommendation["comparison"][0]["test"]
+    assert f"0.2213 ± 0.0058 {difference:+.4f} ± 0.0040 12 ms 1.50x" in text
+    assert "standard deviation over 3 fresh seeds" in text
     assert "suggested head_dim 16.6, nearest 3 heads x 16; one standard deviation either way is 5.87 to 47" in text
     assert "c = 12" in text
     assert "need not be the big model's" in text
@@ -90,7 +92,7 @@ def test_one_head_has_no_weighting(recommendation):
     text = words(printed(recommendation))
     assert "Use 1 head x 48 (d_model 48)" in text
     assert "weighting uniform" not in text
-    assert "It stands alone in the 90 % confidence set" in text
+    assert "No other allocation is in the 90 % confidence set" in text
 
 
 def test_missing_numbers_are_dashes(recommendation):
