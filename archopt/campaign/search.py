@@ -180,9 +180,9 @@ class _Campaign:
             before = load_settings(open_storage(url), name)
         if before is not None:
             refuse_other_settings(name, before, identity)
+        prepare_folder(folder)
         for line in _opening_notes(settings, self.cell, resumed=before is not None):
             self.progress.note(line)
-        prepare_folder(folder)
         storage = open_storage(url)
         return _study(settings, self.cell, storage, identity), storage
 

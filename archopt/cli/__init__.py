@@ -6,11 +6,13 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-import click
 import typer
 
 from archopt.cli.search import search_command
 from archopt.errors import ArchoptError
+
+# Typer brings a click of its own or uses the installed one, by version: this is the base of its usage errors in both.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 INTERRUPTED = 130  # what shells give for a process that Ctrl-C ended
 
@@ -50,20 +52,27 @@ def run(arguments: list[str]) -> int:
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="archopt", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.exceptions.Exit as leave:
+    except typer.Exit as leave:
         return leave.exit_code
-    except click.UsageError as error:
-        command = "archopt" if error.ctx is None else error.ctx.command_path
-        return _complain(f"{error.format_message()} (see {command} --help)", 2)
+    except _UsageError as error:
+        context = getattr(error, "ctx", None)
+        command = "archopt" if context is None else context.command_path
+        return _complain(f"{_message(error)} (see {command} --help)", 2)
     except ArchoptError as error:
         return _complain(str(error), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted before the first trial", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: say nothing, end quietly
         return 0
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _message(error: Exception) -> str:
+    """With the name of the option, which ``str`` leaves out."""
+    formatted = getattr(error, "format_message", error.__str__)()
+    return " ".join(str(formatted).split()).rstrip(".")
 
 
 def _complain(message: str, code: int) -> int:

@@ -3,7 +3,6 @@
 import json
 from typing import Annotated
 
-import click
 import typer
 
 
@@ -12,9 +11,9 @@ def _count(text: str) -> int:
     try:
         number = float(text)
     except ValueError:
-        raise click.BadParameter(f"{text[:40]!r} is not a number") from None
+        raise typer.BadParameter(f"{text[:40]!r} is not a number") from None
     if number != number or abs(number) == float("inf") or number != int(number):
-        raise click.BadParameter(f"{text[:40]!r} is not a whole number")
+        raise typer.BadParameter(f"{text[:40]!r} is not a whole number")
     return int(number)
 
 
