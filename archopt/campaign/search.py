@@ -191,7 +191,7 @@ class _Campaign:
     ) -> tuple[str, list[dict[str, Any]], bool]:
         """Trials, then the comparison: why it stopped, the comparison's rows, whether it was interrupted."""
         settings, cell = self.settings, self.cell
-        n_workers, n_threads = settings.workers_and_threads()
+        n_workers, n_threads = settings.workers_and_threads(cell.recipe.device)
         with WorkerPool(cell.dataset, cell.recipe, n_workers=n_workers, n_threads=n_threads) as pool:
             loop = TrialLoop(
                 study=study,

@@ -133,10 +133,10 @@ class Settings:
             return self.timeout_seconds
         return None if self.n_trials is not None else DEFAULT_TIMEOUT_SECONDS
 
-    def workers_and_threads(self) -> tuple[int, int]:
-        """Worker processes and threads for each; their product never exceeds the cores."""
+    def workers_and_threads(self, device: str = "cpu") -> tuple[int, int]:
+        """Worker processes and threads for each; their product never exceeds the cores. One process for a GPU."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = self.n_workers or cores
+        workers = self.n_workers or (1 if device == "cuda" else cores)
         if workers > cores:
             raise OptionError(f"workers must be at most the {cores} cores of this machine but got {workers}")
         return workers, cores // workers

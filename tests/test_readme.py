@@ -1,0 +1,50 @@
+"""What the README shows works as it stands."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_plugin_example_runs() -> None:
+    (example,) = [block for block in _blocks("python") if "HeadAllocationSampler" in block]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(example, "README.md", "exec"), {})  # our own file, as a reader would run it
+    assert "heads of" in printed.getvalue()
+
+
+def test_every_option_named_exists(capfd: pytest.CaptureFixture[str]) -> None:
+    from archopt.cli import run
+
+    assert run(["search", "--help"]) == 0
+    known = set(re.findall(r"--[a-z][a-z-]+", capfd.readouterr().out))
+    commands = " ".join(line for block in _blocks("sh") for line in block.splitlines() if "archopt search" in line)
+    named = set(re.findall(r"--[a-z][a-z-]+", commands)) | set(re.findall(r"`(--[a-z][a-z-]+)", README))
+    assert len(named) > 12
+    assert named <= known | {"--version"}
+
+
+def test_the_recommendation_schema_is_the_one_that_is_written() -> None:
+    optuna = pytest.importorskip("optuna")
+    import archopt
+
+    study = optuna.create_study()
+    distribution = optuna.distributions.CategoricalDistribution([1, 2])
+    for n_heads in (1, 2):
+        study.add_trial(
+            optuna.create_trial(params={"n_heads": n_heads}, distributions={"n_heads": distribution}, value=n_heads)
+        )
+    keys = set(archopt.recommend(study, d_model=8).to_dict())
+    table = README[README.index("| key | what |") : README.index("From Python:")]
+    documented = set(re.findall(r"`([a-z_]+)`", "".join(row.split("|")[1] for row in table.splitlines() if "|" in row)))
+    added_by_a_search = {"metric", "theory", "comparison", "search", "data", "settings", "versions"}
+    assert documented == (keys | added_by_a_search) - {"schema"}
