@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -188,24 +187,22 @@ def test_studies_that_cannot_be_read_say_why() -> None:
         archopt.recommend(study, d_model=48)
 
 
-@pytest.mark.skipif(
-    not (Path(__file__).parents[2] / "shared" / "data").is_dir(), reason="the published figures are not at hand"
-)
+# arXiv:1706.03762, Table 3 rows (A): development perplexity at D = 512 by number of heads
+VASWANI_2017 = {1: 5.29, 4: 5.00, 8: 4.92, 16: 4.91, 32: 5.01}
+
+
 def test_published_vaswani_table() -> None:
-    """arXiv:1706.03762, Table 3 (A): H = 8 and 16 are the best two and within 0.01 of each other."""
-    pd = pytest.importorskip("pandas")
-    frame = pd.read_csv(Path(__file__).parents[2] / "shared" / "data" / "vaswani2017_table3.csv")
-    rows = frame[frame["row"] == "A"]
-    choices = sorted(int(n) for n in rows["n_heads"])
+    """H = 8 and 16 are within 0.01 of each other and ahead of the rest: a tie, at head_dim 32 and 64."""
     study = optuna.create_study()
-    for n_heads, perplexity in zip(rows["n_heads"], rows["perplexity"], strict=True):
+    for n_heads, perplexity in VASWANI_2017.items():
         study.add_trial(
             optuna.create_trial(
-                params={"n_heads": int(n_heads)},
-                distributions={"n_heads": optuna.distributions.CategoricalDistribution(choices)},
-                value=float(perplexity),
+                params={"n_heads": n_heads},
+                distributions={"n_heads": optuna.distributions.CategoricalDistribution(list(VASWANI_2017))},
+                value=perplexity,
             )
         )
     found = archopt.recommend(study, d_model=512, noise_sd=0.03)
     assert found.allocation.head_dim in (32, 64)
     assert {HeadAllocation(8, 64), HeadAllocation(16, 32)} <= set(found.allocations)
+    assert HeadAllocation(1, 512) not in found.allocations
