@@ -1,15 +1,17 @@
 """From a study's trials to a posterior over its configurations: what sampler, pruner and recommendation share."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from archopt.allocation import HeadAllocation
 from archopt.learning_curve import FinalValue, predict_final
-from archopt.search_space import SearchSpace, TrialRecord
+from archopt.search_space import HeadParameter, SearchSpace, TrialRecord
 from archopt.surrogate import Observations, OptimumPrior, Posterior, fit_posterior, fit_variances
 from archopt.theory import family_default, optimal_allocation, z_score_from_index
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 MIN_FINISHED_FOR_CURVES = 6  # below this a pruned trial's last rung is not extrapolated
 FLAT_SD_OCTAVES = 3.0  # prior on log2 d_k where there is no theory to ask: spans the divisors of any practical width
+KILLS_TO_BAR = 2  # workers that died under one allocation: once may be the machine's doing
+REPEATS_OF_COARSE_VALUES = 8
 UNKNOWN_N_SAMPLES = 1e5  # the log-law moves by a fifth from 1e3 to 1e9, far less than its constant's spread
 
 
@@ -30,8 +34,8 @@ class StudyModel:
         space: the M configurations.
         observed: finished trials, extrapolated pruned ones and diverged ones.
         posterior: of the M expected values.
-        n_trials: (M,) trials with a value or a curve, by configuration.
-        infeasible: (M,) configurations that the device cannot run.
+        n_trials: (M,) finished trials, and pruned ones whose curve tells where they would have ended.
+        infeasible: (M,) configurations of allocations that the device cannot run.
         noiseless: repeated trials gave the very same value, so replicates teach nothing.
     """
 
@@ -41,6 +45,11 @@ class StudyModel:
     n_trials: npt.NDArray[np.int64]
     infeasible: npt.NDArray[np.bool_]
     noiseless: bool
+
+    @property
+    def answerable(self) -> npt.NDArray[np.bool_]:
+        """(M,) which configurations can be recommended: those that ran and can run."""
+        return np.asarray((self.n_trials > 0) & ~self.infeasible)
 
 
 def closed_form_prior(
@@ -78,15 +87,25 @@ def flat_prior(log2_head_dim: npt.NDArray[np.float64]) -> OptimumPrior:
     return OptimumPrior(float(np.mean(log2_head_dim)), FLAT_SD_OCTAVES)
 
 
-def union_of_distributions(trials: Iterable["FrozenTrial"]) -> dict[str, "BaseDistribution"]:
-    """Every parameter that any trial has suggested, with its latest distribution.
+def modelled_distributions(trials: Sequence["FrozenTrial"], head: HeadParameter) -> dict[str, "BaseDistribution"]:
+    """The parameters that can enter the model, each with its latest distribution.
 
-    Running trials count: a second worker knows the space as soon as the first has suggested it.
+    Those that say what the split is come from any trial, running ones too: a second worker knows the space as soon as
+    the first has suggested it. Any other must stand in every ended trial, or a parameter that is conditional, or was
+    added midway, would cost the model all trials without it.
     """
     found: dict[str, BaseDistribution] = {}
     for trial in trials:
         found.update(trial.distributions)
-    return found
+    ended = [
+        trial.params for trial in trials if trial.state.is_finished() and head.allocation(trial.params) is not None
+    ]
+    split = {head.name, head.d_model}
+    return {
+        name: distribution
+        for name, distribution in found.items()
+        if name in split or head.is_alias(name) or all(name in params for params in ended)
+    }
 
 
 def model_study(
@@ -94,48 +113,61 @@ def model_study(
 ) -> StudyModel:
     """Fit the posterior of ``space`` to ``records``.
 
-    A pruned trial counts with the final value that its curve predicts, and the variance of that prediction. A
-    diverged one counts as bad as the worst that finished. One that the device could not run marks its configuration
-    as infeasible.
+    A pruned trial counts with the final value that its curve predicts, and the variance of that prediction. One that
+    failed, by itself or with an error, counts as worse than all that finished; one that the device could not run (or
+    that killed its worker, twice) bars every configuration with its allocation. Two runs of the same replicate of a
+    configuration are one observation.
+
+    Args:
+        noise_sd: of one trial beyond what trials of the same replicate share, where it is known.
     """
     index = space.index
-    placed = [(space.position(record.params, index), record) for record in records]
-    rows: list[tuple[int, float, int, float]] = []
-    n_trials = np.zeros(len(space.candidates), dtype=np.int64)
-    infeasible = np.zeros(len(space.candidates), dtype=bool)
     finished = [record for record in records if record.value is not None and math.isfinite(record.value)]
-    worst = max((record.value for record in finished if record.value is not None), default=None)
-    for position, record in placed:
+    values = [record.value for record in finished if record.value is not None]
+    failed_value = None if not values else max(values) + (max(values) - min(values))
+    rows: dict[tuple[int, int, int], tuple[float, float]] = {}
+    n_trials = np.zeros(len(space.candidates), dtype=np.int64)
+    for record in records:
+        position = space.position(record.params, index)
         if position is None:
             continue
-        if record.state == "complete" and record.value is not None and math.isfinite(record.value):
-            rows.append((position, record.value, record.replicate, 0.0))
+        if record in finished:
+            observed, tried = (record.value, 0.0), True
         elif record.state == "pruned":
             final = predict_from_records(record, finished)
-            if final is None:
-                continue
-            rows.append((position, final.median, record.replicate, final.sd**2))
-        elif record.state == "failed" and record.fault == "diverged" and worst is not None:
-            rows.append((position, worst, record.replicate, 0.0))
-        elif record.state == "failed" and record.fault == "infeasible":
-            infeasible[position] = True
-            continue
+            observed, tried = (None, 0.0) if final is None else (final.median, final.sd**2), final is not None
+        elif record.fault in ("diverged", "error"):
+            observed, tried = (failed_value, 0.0), False
         else:
             continue
-        n_trials[position] += 1
-    observed = Observations(
-        index=np.array([row[0] for row in rows], dtype=np.int64),
-        value=np.array([row[1] for row in rows], dtype=np.float64),
-        replicate=np.array([row[2] for row in rows], dtype=np.int64),
-        extra_variance=np.array([row[3] for row in rows], dtype=np.float64),
+        if observed[0] is None:
+            continue
+        # trials whose replicate is not recorded are all observations of their own
+        same = -1 - record.number if record.replicate is None else record.replicate
+        rows.setdefault((position, same, record.replicate is None), (observed[0], observed[1]))
+        n_trials[position] += tried
+    observations = Observations(
+        index=np.array([position for position, _, _ in rows], dtype=np.int64),
+        value=np.array([value for value, _ in rows.values()], dtype=np.float64),
+        replicate=np.array([-1 if unknown else same for _, same, unknown in rows], dtype=np.int64),
+        extra_variance=np.array([variance for _, variance in rows.values()], dtype=np.float64),
     )
     noiseless = repeats_are_identical(finished)
-    if noiseless and noise_sd is None and len(observed):
-        noise_sd = 1e-6 * float(np.std(observed.value))
+    if noiseless and noise_sd is None and len(observations):
+        noise_sd = 1e-6 * float(np.std(observations.value))
     arrays = (space.log2_head_dim, space.levels, space.ordered)
-    variances = fit_variances(*arrays, observed, prior, noise_sd=noise_sd)
-    posterior = fit_posterior(*arrays, observed, prior, variances)
-    return StudyModel(space, observed, posterior, n_trials, infeasible, noiseless)
+    variances = fit_variances(*arrays, observations, prior, noise_sd=noise_sd)
+    posterior = fit_posterior(*arrays, observations, prior, variances)
+    barred = _infeasible_allocations(records)
+    infeasible = np.array([candidate.allocation in barred for candidate in space.candidates])
+    return StudyModel(space, observations, posterior, n_trials, infeasible, noiseless)
+
+
+def _infeasible_allocations(records: Sequence[TrialRecord]) -> set[HeadAllocation]:
+    """Neither weighting nor learning rate makes an allocation fit a device that it does not fit."""
+    kills = Counter(record.allocation for record in records if record.fault == "killed")
+    barred = {record.allocation for record in records if record.fault == "infeasible"}
+    return {split for split in barred | {split for split, n in kills.items() if n >= KILLS_TO_BAR} if split is not None}
 
 
 def predict_from_records(
@@ -169,13 +201,20 @@ def predict_from_records(
 
 
 def repeats_are_identical(finished: Sequence[TrialRecord]) -> bool:
-    """Whether at least two configurations were repeated and every repeat gave the very same value."""
+    """Whether the objective has no noise, as far as repeats show.
+
+    Every repeated configuration must have given the very same value each time: two of them where no two configurations
+    share a value; `REPEATS_OF_COARSE_VALUES` where some do, since values on a coarse scale (an error rate on few rows)
+    coincide by chance. Trials whose replicate number is recorded were run with different seeds, so they never count.
+    """
     values: dict[tuple[tuple[str, str], ...], list[float]] = {}
     for record in finished:
-        if record.value is not None:
+        if record.value is not None and record.replicate is None:
             values.setdefault(record.key, []).append(record.value)
     repeated = [found for found in values.values() if len(found) > 1]
-    return len(repeated) >= 2 and all(len(set(found)) == 1 for found in repeated)
+    coarse = len({found[0] for found in values.values()}) < len(values)
+    needed = REPEATS_OF_COARSE_VALUES if coarse else 2
+    return len(repeated) >= needed and all(len(set(found)) == 1 for found in repeated)
 
 
 def _curve_features(record: TrialRecord, step: int) -> tuple[float, float, float] | None:

@@ -28,6 +28,8 @@ CURVATURE_MEAN, CURVATURE_SD = 0.05, 0.1  # per octave^2, in units of the observ
 OPTIMUM_NODES = 7  # of u*, spread over +- 2 prior standard deviations
 VARIANCE_PRIOR_SD = 1.2  # of every log variance
 JITTER = 1e-8
+KNEE = 4.0  # spreads above the centre, from where values are compressed
+MAX_EXCESS = 50.0  # e^50 spreads: what a draw far from all data may be said to be
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,6 @@ class Observations:
 
     def __len__(self) -> int:
         return len(self.value)
-
-    def first(self, count: int) -> "Observations":
-        """The first ``count`` of them."""
-        return Observations(self.index[:count], self.value[:count], self.replicate[:count], self.extra_variance[:count])
 
 
 @dataclass(frozen=True)
@@ -90,11 +88,13 @@ class Posterior:
 
     Attributes:
         weights: (K,) of the mixture, sum 1.
-        means: (K, M), in the observations' own units.
+        means: (K, M), in the observations' own units below the knee.
         covariances: (K, M, M).
         optimum_nodes: (K,) the grid of u* in log2 head_dim.
-        noise_sd: of one observation.
+        noise_sd: of one observation, beyond what observations of the same replicate share.
         variances: the fitted parts.
+        knee: above it values are compressed, as they went into the model; `in_units` undoes that.
+        scale: of the observations.
     """
 
     weights: Array
@@ -103,6 +103,13 @@ class Posterior:
     optimum_nodes: Array
     noise_sd: float
     variances: Variances
+    knee: float
+    scale: float
+
+    def in_units(self, values: Array) -> Array:
+        """The model's values (means, quantiles, draws) in the observations' units; the same below the knee."""
+        excess = np.clip((values - self.knee) / self.scale, 0.0, MAX_EXCESS)
+        return np.where(values > self.knee, self.knee + self.scale * np.expm1(excess), values)
 
     @cached_property
     def mean(self) -> Array:
@@ -225,6 +232,8 @@ def fit_posterior(
         optimum_nodes=nodes,
         noise_sd=float(scale * np.sqrt(variances.noise)),
         variances=variances,
+        knee=float(centre + KNEE * scale),
+        scale=scale,
     )
 
 
@@ -233,16 +242,19 @@ def _prior_medians(n_factors: int) -> Array:
 
 
 def _standardise(value: Array) -> tuple[Array, float, float]:
-    """Centre and scale by the spread of the better half, so that a few diverged runs do not flatten the rest."""
+    """Centre and scale by the spread of the better half, so that a few diverged runs do not flatten the rest.
+
+    Far above, logarithms: a run a thousand spreads away is bad, and must not stretch a model of the good ones.
+    """
     if len(value) == 0:
         return value, 1.0, 0.0
     low, middle = np.min(value), np.median(value)
     better = value[value <= middle + 3.0 * (middle - low)]
-    centre, scale = float(np.mean(better)), float(np.std(better))
+    centre, scale = float(np.mean(better)), float(np.std(better)) or float(np.std(value))
     if not scale > 0.0:
         scale = 1e-6 * max(abs(centre), 1.0)
-    # what lies far above is only "bad": how bad does not matter, and would stretch the model
-    return np.minimum((value - centre) / scale, 4.0), scale, centre
+    scaled = (value - centre) / scale
+    return np.where(scaled > KNEE, KNEE + np.log1p(np.maximum(scaled - KNEE, 0.0)), scaled), scale, centre
 
 
 def _optimum_grid(prior: OptimumPrior) -> tuple[Array, Array]:

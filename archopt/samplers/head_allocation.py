@@ -2,6 +2,7 @@
 
 import secrets
 import warnings
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,19 +10,20 @@ import numpy as np
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import TrialState
 
+from archopt.allocation import HeadAllocation
 from archopt.errors import OptionError
 from archopt.samplers.startup import startup_candidates
 from archopt.search_space import (
     HEAD_PARAMETER_KEY,
     N_HEADS,
+    WEIGHTING,
     Candidate,
     HeadParameter,
     SearchSpace,
-    read_record,
     read_records,
     search_space_of,
 )
-from archopt.study_model import StudyModel, closed_form_prior, flat_prior, model_study, union_of_distributions
+from archopt.study_model import StudyModel, closed_form_prior, flat_prior, model_study, modelled_distributions
 from archopt.surrogate import OptimumPrior
 from archopt.theory import family_default
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 CHALLENGER_SHARE = (
     0.5  # of proposals that go to the runner-up: top-two Thompson sampling, Russo 2016 (arXiv:1602.08448)
 )
+STARTUP_UNTIL = 4  # times the startup proposals: a study that is that far on is not held up by them
 CHALLENGER_DRAWS = 32  # joint draws in which to look for a runner-up
 
 
@@ -48,7 +51,8 @@ class HeadAllocationSampler(BaseSampler):
 
     Args:
         d_model: D, or the name of the parameter that holds it. Not needed where the parameter is text like "8x64".
-        n_samples: training rows or tokens.
+        n_samples: training rows or tokens. With neither this nor ``intrinsic_dim``, ``family`` or ``constant`` there is
+            nothing to ask the closed form with, and the prior is flat.
         intrinsic_dim: of the inputs; the family's where not given.
         smoothness: beta of the regression function.
         family: "table" or "text": which published practice gives the constant.
@@ -127,7 +131,7 @@ class HeadAllocationSampler(BaseSampler):
 
     def infer_relative_search_space(self, study: "Study", trial: "FrozenTrial") -> dict[str, "BaseDistribution"]:
         """What any earlier trial suggested and the model can enumerate, and what the base sampler takes besides."""
-        distributions = union_of_distributions(study.get_trials(deepcopy=False))
+        distributions = modelled_distributions(study.get_trials(deepcopy=False), self._head)
         space = self._space(distributions)
         base = self._base_for(trial).infer_relative_search_space(study, trial)
         return {**base, **({} if space is None else {name: distributions[name] for name in space.names})}
@@ -153,23 +157,27 @@ class HeadAllocationSampler(BaseSampler):
     ) -> Any:
         """The closed form for a head parameter that is met for the first time; else the base sampler."""
         fixed = {name: trial.distributions[name] for name in trial.params}
-        space = self._space({**fixed, param_name: param_distribution}) if param_name == self._head.name else None
+        heads = param_name == self._head.name or self._head.is_alias(param_name)
+        space = self._space({**fixed, param_name: param_distribution}) if heads else None
         if space is not None and isinstance(self._head.d_model, str):
             width = trial.params[self._head.d_model]
             kept = [candidate for candidate in space.candidates if candidate.allocation.d_model == width]
-            return self._nearest_untried(study, trial, kept, space) if kept else space.candidates[0].params[param_name]
+            return self._nearest_untried(study, trial, kept or list(space.candidates), space).params[param_name]
         if space is not None:
-            return self._nearest_untried(study, trial, list(space.candidates), space)
-        return self._base_for(trial).sample_independent(study, trial, param_name, param_distribution)
+            return self._nearest_untried(study, trial, list(space.candidates), space).params[param_name]
+        base = self._base_for(trial, zlib.crc32(param_name.encode()))
+        return base.sample_independent(study, trial, param_name, param_distribution)
 
     def _propose(self, study: "Study", trial: "FrozenTrial", space: SearchSpace) -> dict[str, Any]:
         rng = np.random.default_rng([self._seed, trial.number])
         prior = self._prior(space)
         records = [record for record in read_records(study, self._head) if record.number != trial.number]
         index = space.index
-        tried = {space.position(record.params, index) for record in records}
-        first = [c for c in startup_candidates(space, prior) if index[c.key] not in tried]
-        if first and len(tried - {None}) < len(startup_candidates(space, prior)):
+        placed = [position for record in records if (position := space.position(record.params, index)) is not None]
+        tried = {_split_and_weighting(space.candidates[position]) for position in placed}
+        opening = startup_candidates(space, prior)
+        first = [candidate for candidate in opening if _split_and_weighting(candidate) not in tried]
+        if first and len(placed) < STARTUP_UNTIL * len(opening):
             return dict(first[0].params)
         if len(study.directions) > 1:
             return {}
@@ -178,15 +186,13 @@ class HeadAllocationSampler(BaseSampler):
 
     def _nearest_untried(
         self, study: "Study", trial: "FrozenTrial", candidates: list[Candidate], space: SearchSpace
-    ) -> Any:
-        """The head parameter's value next in order of distance from the closed form."""
+    ) -> Candidate:
+        """The candidate next in order of distance from the closed form."""
         centre = self._prior(space).log2_head_dim
         ranked = sorted(candidates, key=lambda c: (abs(np.log2(c.allocation.head_dim) - centre), c.allocation.n_heads))
-        maximise = False
-        others = [read_record(t, self._head, maximise=maximise) for t in study.get_trials(deepcopy=False)]
-        tried = {record.allocation for record in others if record.number != trial.number}
+        tried = {self._head.allocation(t.params) for t in study.get_trials(deepcopy=False) if t.number != trial.number}
         untried = [candidate for candidate in ranked if candidate.allocation not in tried]
-        return (untried or ranked)[0].params[self._head.name]
+        return (untried or ranked)[0]
 
     def _space(self, distributions: Mapping[str, "BaseDistribution"]) -> SearchSpace | None:
         space = search_space_of(distributions, self._head)
@@ -198,18 +204,22 @@ class HeadAllocationSampler(BaseSampler):
         return space
 
     def _prior(self, space: SearchSpace) -> OptimumPrior:
-        if self._law["n_samples"] is None and self._law["constant"] is None and self._law["family"] is None:
+        if all(self._law[name] is None for name in ("n_samples", "intrinsic_dim", "constant", "family")):
             return flat_prior(space.log2_head_dim)
         return self._prior_at(max(candidate.allocation.d_model for candidate in space.candidates))
 
     def _prior_at(self, d_model: int) -> OptimumPrior:
         return closed_form_prior(d_model, **self._law)  # type: ignore[arg-type]  # the constructor's own arguments
 
-    def _base_for(self, trial: "FrozenTrial") -> BaseSampler:
-        """The user's base sampler, or a TPE whose draws depend on (seed, trial number) alone."""
+    def _base_for(self, trial: "FrozenTrial", stream: int = 0) -> BaseSampler:
+        """The user's base sampler, or a TPE whose draws depend on (seed, trial number, stream) alone."""
         if self._base is not None:
             return self._base
-        return TPESampler(seed=int(np.random.default_rng([self._seed, trial.number, 1]).integers(2**31)))
+        return TPESampler(seed=int(np.random.default_rng([self._seed, trial.number, 1, stream]).integers(2**31)))
+
+
+def _split_and_weighting(candidate: Candidate) -> tuple[HeadAllocation, Any]:
+    return candidate.allocation, candidate.params.get(WEIGHTING)
 
 
 def choose(model: StudyModel, rng: np.random.Generator) -> int:
@@ -226,8 +236,8 @@ def choose(model: StudyModel, rng: np.random.Generator) -> int:
     barred = model.infeasible.copy()
     if model.noiseless:
         barred |= model.n_trials > 0
-    if barred.all():
-        barred[:] = False
+    if barred.all():  # all of the feasible ones have been tried, or none is feasible
+        barred = model.infeasible & ~model.infeasible.all()
     draws = model.posterior.sample(rng, CHALLENGER_DRAWS)
     draws[:, barred] = np.inf
     best = draws.argmin(axis=1)

@@ -65,24 +65,11 @@ def search_space_of(distributions: Mapping[str, "BaseDistribution"], head: HeadP
     continuous ones are never taken in. Pairs whose heads do not divide the width are left out.
     """
     choices = {name: _levels(distribution) for name, distribution in distributions.items()}
-    if choices.get(head.name) is None:
-        return None
-    names = [head.name]
-    if isinstance(head.d_model, str):
-        if choices.get(head.d_model) is None:
-            return None
-        names.append(head.d_model)
-    splits: list[tuple[dict[str, Any], HeadAllocation]] = []
-    for values in itertools.product(*(choices[name] or () for name in names)):
-        params = dict(zip(names, values, strict=True))
-        allocation = head.allocation(params)
-        if allocation is not None:
-            splits.append((params, allocation))
+    splits, names = _splits(choices, head)
     if not splits or len(splits) > MAX_CANDIDATES:
         return None
-    others = sorted(
-        (n for n in choices if n not in names and choices[n] is not None), key=lambda n: len(choices[n] or ())
-    )
+    free = [name for name in choices if name not in names and not head.is_alias(name) and choices[name] is not None]
+    others = sorted(free, key=lambda name: len(choices[name] or ()))
     taken: list[str] = []
     size = len(splits)
     for name in others:
@@ -90,7 +77,7 @@ def search_space_of(distributions: Mapping[str, "BaseDistribution"], head: HeadP
             break
         size *= len(choices[name] or ())
         taken.append(name)
-    factors = [name for name in [*names[1:], *taken] if len(choices[name] or ()) > 1]
+    factors = [name for name in [*_width_names(head), *taken] if len(choices[name] or ()) > 1]
     candidates: dict[tuple[tuple[str, str], ...], Candidate] = {}
     for (params, allocation), values in itertools.product(
         splits, itertools.product(*(choices[name] or () for name in taken))
@@ -107,11 +94,36 @@ def search_space_of(distributions: Mapping[str, "BaseDistribution"], head: HeadP
     )
     return SearchSpace(
         candidates=chosen,
-        names=(*names, *taken),
+        names=tuple(name for name in [*names, *taken] if name in choices),
         log2_head_dim=np.array([math.log2(c.allocation.head_dim) for c in chosen]),
         levels=levels.reshape(len(chosen), len(factors)),
         ordered=tuple(scales[name][0] for name in factors),
     )
+
+
+def _width_names(head: HeadParameter) -> list[str]:
+    return [head.d_model] if isinstance(head.d_model, str) else []
+
+
+def _splits(
+    choices: Mapping[str, tuple[Any, ...] | None], head: HeadParameter
+) -> tuple[list[tuple[dict[str, Any], HeadAllocation]], list[str]]:
+    """Every feasible split with its parameters, and the names that take part: the heads', by width, and the width's."""
+    names = [head.name, *_width_names(head)]
+    if any(choices.get(name) is None for name in names[1:]):
+        return [], names
+    widths = (choices[names[1]] or ()) if len(names) > 1 else (head.d_model,)
+    splits: list[tuple[dict[str, Any], HeadAllocation]] = []
+    for width in widths:
+        own = head.name_at(width)
+        parameter = own if own in choices else head.name
+        names = list(dict.fromkeys([*names, parameter]))
+        for value in choices.get(parameter) or ():
+            params = {parameter: value, **({names[1]: width} if isinstance(head.d_model, str) else {})}
+            allocation = head.allocation(params)
+            if allocation is not None:
+                splits.append((params, allocation))
+    return splits, names
 
 
 def _levels(distribution: "BaseDistribution") -> tuple[Any, ...] | None:

@@ -55,10 +55,10 @@ class HeadParameter:
 
     def allocation(self, params: Mapping[str, Any]) -> HeadAllocation | None:
         """The split that ``params`` describe; None where they hold none, or one that does not divide."""
-        value = params.get(self.name, params.get(f"{self.name}_d{self.d_model}"))
+        d_model = params.get(self.d_model) if isinstance(self.d_model, str) else self.d_model
+        value = params.get(self.name_at(d_model), params.get(self.name))
         if value is None:
             return None
-        d_model = params.get(self.d_model) if isinstance(self.d_model, str) else self.d_model
         try:
             if self.kind == "allocation":
                 return HeadAllocation.parse(str(value))
@@ -69,6 +69,14 @@ class HeadParameter:
             return HeadAllocation(*pair)
         except (AllocationError, TypeError, ValueError):
             return None
+
+    def name_at(self, d_model: object) -> str:
+        """What `suggest_allocation` calls the parameter for a width that came after another in the same study."""
+        return f"{self.name}_d{d_model}"
+
+    def is_alias(self, parameter: str) -> bool:
+        """Whether ``parameter`` is what `name_at` calls the heads at some width."""
+        return parameter.startswith(f"{self.name}_d") and parameter.removeprefix(f"{self.name}_d").isdecimal()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; read back by `from_dict`."""
@@ -149,7 +157,7 @@ def suggest_allocation(
     """
     splits = {allocation.n_heads: allocation for allocation in feasible_allocations(d_model, **constraints)}
     choices = sorted(splits)
-    for parameter in (name, f"{name}_d{d_model}"):
+    for parameter in (name, HeadParameter(name).name_at(d_model)):
         try:
             return splits[trial.suggest_categorical(parameter, choices)]
         except ValueError as error:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from archopt.allocation import HeadAllocation
@@ -50,6 +50,8 @@ class TrialRecord:
         allocation: None where the parameters hold no split.
         value: the objective; None unless complete. Lower is better (maximised studies are negated).
         curve: (step, value) by rising step, with the same sign as ``value``; non-finite reports left out.
+        replicate: as recorded; None where the study records none.
+        attributes: the trial's user attributes.
     """
 
     number: int
@@ -59,7 +61,7 @@ class TrialRecord:
     value: float | None
     curve: tuple[tuple[int, float], ...] = ()
     diversity: tuple[DiversityReport, ...] = ()
-    replicate: int = 0
+    replicate: int | None = None
     seconds_per_step: float | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
 
@@ -70,8 +72,8 @@ class TrialRecord:
 
     @property
     def fault(self) -> str | None:
-        """Why it failed, in one word; None for a trial that did not, or whose reason is not known."""
-        return self.attributes.get(ATTRIBUTES.fault)
+        """Why it failed, in one word; "diverged" where a study does not say; None for a trial that did not fail."""
+        return self.attributes.get(ATTRIBUTES.fault, "diverged") if self.state == "failed" else None
 
 
 def params_key(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -98,6 +100,10 @@ def read_record(trial: "optuna.trial.FrozenTrial", head: HeadParameter, *, maxim
     }
     allocation = head.allocation(trial.params)
     state = states.get(trial.state, "running")
+    attributes = trial.user_attrs
+    last = trial.intermediate_values.get(trial.last_step) if trial.last_step is not None else None
+    if state == "pruned" and last is not None and not math.isfinite(last):
+        state, attributes = "failed", {**attributes, ATTRIBUTES.fault: "diverged"}
     value = trial.values[0] if state == "complete" and trial.values else None
     curve = sorted(
         (int(step), sign * value) for step, value in trial.intermediate_values.items() if math.isfinite(value)
@@ -110,9 +116,9 @@ def read_record(trial: "optuna.trial.FrozenTrial", head: HeadParameter, *, maxim
         value=None if value is None else sign * value,
         curve=tuple(curve),
         diversity=tuple(_diversity(trial.user_attrs.get(ATTRIBUTES.diversity, ()))),
-        replicate=int(trial.user_attrs.get(ATTRIBUTES.replicate, 0)),
+        replicate=trial.user_attrs.get(ATTRIBUTES.replicate),
         seconds_per_step=trial.user_attrs.get(ATTRIBUTES.seconds_per_step),
-        attributes=trial.user_attrs,
+        attributes=attributes,
     )
 
 
@@ -121,14 +127,24 @@ def read_records(study: "optuna.Study", head: HeadParameter) -> list[TrialRecord
     import optuna
 
     maximise = study.directions[0] == optuna.study.StudyDirection.MAXIMIZE
-    return [read_record(trial, head, maximise=maximise) for trial in study.get_trials(deepcopy=False)]
+    trials = study.get_trials(deepcopy=False)
+    # a trial that died with its process and was queued again says nothing about its configuration
+    retried = {number for trial in trials for number in trial.system_attrs.get("retry_history", ())}
+    records = [read_record(trial, head, maximise=maximise) for trial in trials]
+    return [
+        replace(record, attributes={**record.attributes, ATTRIBUTES.fault: "interrupted"})
+        if record.number in retried
+        else record
+        for record in records
+    ]
 
 
 def replicate(trial: "optuna.Trial") -> int:
     """How many earlier trials had these parameters: use it as the seed, so that replicate r means the same everywhere.
 
-    Call it after the last ``suggest``. Counts trials with a lower number, whatever became of them, so two workers
-    never share a replicate of one configuration.
+    Call it after the last ``suggest``. Counts trials with a lower number, whatever became of them. Two workers that
+    suggest the same configuration at the same moment may both get the same number; the surrogate then counts their
+    equal runs once.
     """
     head = _head_of(trial.study)
     mine = params_key(canonical_params(trial.params, head.allocation(trial.params)))
