@@ -51,7 +51,8 @@ class Cell:
     def identity(self, settings: Settings) -> dict[str, Any]:
         """What makes a second run the same campaign, JSON-able."""
         recipe = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self.recipe).items()}
-        return {"data_hash": self.dataset.content_hash, **recipe, **settings.identity()}
+        # the recipe last: "auto" and None are then what they came to, however they were asked for
+        return {**settings.identity(), **recipe, "data_hash": self.dataset.content_hash}
 
 
 def prepare_cell(settings: Settings) -> Cell:

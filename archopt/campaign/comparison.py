@@ -1,5 +1,6 @@
 """The recommendation against what people do today, on the test split and with seeds that the search never used."""
 
+import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 FIRST_FRESH_REPLICATE = 1_000_000  # far above any replicate that a search reaches
 N_SEEDS = 3
+SIGNIFICANCE = 0.05  # one-sided, over all rows together
+TOO_LATE = "the time limit came first"
 
 
 def practices(feasible: Sequence[HeadAllocation], closed_form: HeadAllocation) -> dict[str, HeadAllocation]:
@@ -51,44 +54,62 @@ def contenders(
     model: StudyModel,
     feasible: Sequence[HeadAllocation],
     closed_form: HeadAllocation,
-) -> list[dict[str, Any]]:
-    """What is compared: label, allocation and parameters.
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """What is compared: label, allocation and parameters; and the labels that are left out.
+
+    Left out is what has no tuned learning rate yet: no plain trial of it has ended, or it is infeasible.
 
     Today's practices get uniform weighting, no decorrelation and the tried learning rate with the best posterior mean
     for their own allocation. Where two labels mean the same configuration they share a row.
     """
     exact = {"8 heads": 8, "head_dim 16": 16, "head_dim 64": 64}
+    left_out = []
     rows = [{"label": "recommended", "allocation": recommendation.allocation, "params": dict(recommendation.params)}]
     for label, split in practices(feasible, closed_form).items():
         got = split.n_heads if label == "8 heads" else split.head_dim
-        shown = label if exact.get(label, got) == got else f"{label} (nearest feasible)"
+        shown = label if exact.get(label, got) == got else f"{label} (nearest)"
         params = _plain_params(split, model)
         if params is None:
+            left_out.append(shown)
             continue
         same = next((row for row in rows if row["allocation"] == split and row["params"] == params), None)
         if same is None:
             rows.append({"label": shown, "allocation": split, "params": params})
         else:
             same["label"] = f"{same['label']}, {shown}"
-    return rows
+    return rows, left_out
 
 
-def compare(pool: WorkerPool, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def compare(
+    pool: WorkerPool, rows: Sequence[Mapping[str, Any]], *, deadline: float | None = None
+) -> list[dict[str, Any]]:
     """Train every row with the same fresh seeds, score the test split, and put the figures beside it.
 
-    A row whose trainings all failed has no figures and says why.
+    Args:
+        pool: with no trial in training.
+        rows: as `contenders` gives them.
+        deadline: monotonic time at which what still trains is given up; None to wait for all.
+
+    Returns:
+        The rows with their figures, over as many seeds as ended. A row without any says why.
     """
     jobs = [(row, seed) for seed in range(N_SEEDS) for row in range(len(rows))]
     waiting = list(enumerate(jobs))
     found: dict[int, dict[int, float]] = {row: {} for row in range(len(rows))}
     seconds: dict[int, list[float]] = {row: [] for row in range(len(rows))}
     reasons: dict[int, str] = {}
-    running = 0
+    running: set[int] = set()
     while waiting or running:
+        if deadline is not None and time.monotonic() >= deadline:
+            for job_id in running:
+                pool.cancel(job_id)
+            for row, _ in [*(jobs[job_id] for job_id in running), *(job for _, job in waiting)]:
+                reasons.setdefault(row, TOO_LATE)
+            break
         while waiting and pool.n_idle:
             job_id, (row, seed) = waiting.pop(0)
             pool.submit(job_id, _spec(rows[row], FIRST_FRESH_REPLICATE + seed))
-            running += 1
+            running.add(job_id)
         event = pool.next_event(1.0)
         if event is None:
             continue
@@ -96,7 +117,7 @@ def compare(pool: WorkerPool, rows: Sequence[Mapping[str, Any]]) -> list[dict[st
         if isinstance(event, RungReached):
             pool.answer(event.job_id, stop=False)
             continue
-        running -= 1
+        running.discard(event.job_id)
         if isinstance(event, Finished) and event.outcome.test_value is not None:
             found[row][seed] = event.outcome.test_value
             seconds[row].append(event.outcome.seconds_per_step)
@@ -105,21 +126,39 @@ def compare(pool: WorkerPool, rows: Sequence[Mapping[str, Any]]) -> list[dict[st
     return [_figures(rows[row], found[row], seconds[row], reasons.get(row), found[0]) for row in range(len(rows))]
 
 
-def caveat(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """A line where some row beat the recommendation on the test split by more than its paired noise."""
+def was_cut(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the deadline left some row with fewer seeds than the others may have."""
+    return any(row["n"] < N_SEEDS and row["reason"] in (None, TOO_LATE) for row in rows)
+
+
+def caveats(rows: Sequence[Mapping[str, Any]], left_out: Sequence[str]) -> list[str]:
+    """A line where some row is surely better than the recommendation on the test split, and one on what is missing.
+
+    Surely: by a paired t test, one-sided, its level shared between the rows (Bonferroni), since the best of several
+    rows is looked at.
+    """
+    from scipy.stats import t  # here: it is slow to import, and needed once
+
+    lines = []
+    paired = [row for row in rows[1:] if row["gain"] is not None and row["gain_se"] is not None]
     better = [
         row
-        for row in rows[1:]
-        if row["gain"] is not None and row["gain"] > 2.0 * (row["gain_se"] or 0.0) and row["gain"] > 0.0
+        for row in paired
+        if row["gain"] > 0.0
+        and row["gain"] > t.ppf(1.0 - SIGNIFICANCE / len(paired), row["n_pairs"] - 1) * row["gain_se"]
     ]
-    if not better:
-        return None
-    best = max(better, key=lambda row: float(row["gain"]))
-    split = best["allocation"]
-    return (
-        f"on the test split {split['n_heads']} x {split['head_dim']} ({best['label']}) did better than the "
-        f"recommendation by {best['gain']:.4g} +- {best['gain_se'] or 0.0:.2g} over {best['n']} seeds"
-    )
+    if better:
+        best = max(better, key=lambda row: float(row["gain"]))
+        split = best["allocation"]
+        lines.append(
+            f"{split['n_heads']} x {split['head_dim']} ({best['label']}) did better than the recommendation by "
+            f"{best['gain']:.4g} +- {best['gain_se']:.2g} over {best['n_pairs']} seeds on one test split"
+        )
+    if left_out:
+        lines.append(
+            f"not compared, since no trial of it with plain settings ended and was feasible: {', '.join(left_out)}"
+        )
+    return lines
 
 
 def _choices(distribution: "BaseDistribution") -> tuple[Any, ...]:
@@ -178,5 +217,6 @@ def _figures(
         # paired by seed: same initialisation and batches; positive where this row did better
         "gain": fmean(gains) if gains else None,
         "gain_se": stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else None,
+        "n_pairs": len(gains),
         "reason": reason if not values else None,
     }

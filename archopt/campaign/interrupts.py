@@ -13,7 +13,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def deferred_interrupts() -> Iterator[Callable[[], None]]:
     """Within, a first signal waits until the yielded function is called, which then raises KeyboardInterrupt.
 
-    A second signal does not wait. Outside the main thread, where Python takes no signals, nothing changes.
+    A signal that came after the last call raises at the end, where no other error does. A second signal does not wait.
+    Outside the main thread, where Python takes no signals, nothing changes.
     """
     seen: list[int] = []
 
@@ -35,3 +36,4 @@ def deferred_interrupts() -> Iterator[Callable[[], None]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    check()

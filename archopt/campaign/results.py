@@ -87,12 +87,14 @@ def data_facts(dataset: "Dataset", summary: "DatasetSummary") -> dict[str, Any]:
 
 def search_facts(records: Sequence[TrialRecord], stopped_because: str, wall_seconds: float) -> dict[str, Any]:
     """How the search went, JSON-able."""
+    interrupted = [record for record in records if _was_interrupted(record)]
     states = [record.state for record in records]
     return {
         "stopped_because": stopped_because,
         "complete": states.count("complete"),
         "pruned": states.count("pruned"),
-        "failed": states.count("failed"),
+        "failed": states.count("failed") - len(interrupted),
+        "n_interrupted": len(interrupted),
         "wall_seconds": wall_seconds,
     }
 
@@ -102,7 +104,7 @@ def trial_rows(records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
     return [
         {
             "number": record.number,
-            "state": record.state,
+            "state": "interrupted" if _was_interrupted(record) else record.state,
             "n_heads": record.allocation.n_heads,
             "head_dim": record.allocation.head_dim,
             "weighting": record.params.get(WEIGHTING),
@@ -119,6 +121,11 @@ def trial_rows(records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
         for record in records
         if record.allocation is not None and record.state != "running"
     ]
+
+
+def _was_interrupted(record: TrialRecord) -> bool:
+    """Cut short by the search's own end, or by the death of its process, which leaves no fault on record."""
+    return record.state == "failed" and record.attributes.get(ATTRIBUTES.fault) in (None, "interrupted")
 
 
 def write_results(

@@ -19,7 +19,7 @@ RESULTS_FOLDER = "archopt-results"
 MAX_COUNT = 1_000_000_000  # above it a number is a typing error
 
 # Settings that make it another search when they change; the others only say how long, with what help, and where to.
-# The data set is identified by its content, not by where it lies.
+# The data set, and a second one to validate on, are identified by their content, not by where they lie.
 _IDENTITY = (
     "d_model",
     "target",
@@ -33,7 +33,6 @@ _IDENTITY = (
     "max_seconds_per_step",
     "weighting",
     "metric",
-    "valid",
     "group",
     "time",
     "seed",

@@ -1,8 +1,10 @@
 """A campaign's storage: opened, its settings compared, its trials counted."""
 
+import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -19,7 +21,7 @@ CREATE_ATTEMPTS = 5  # the last after 3 s
 
 SETTINGS_KEY = "archopt:settings"
 SPENT_KEY = "archopt:spent_seconds"
-STOPPED_KEY = "archopt:stopped"  # why, and with which limits
+STOPPED_KEY = "archopt:stopped"  # why, and with which limits (budget, confidence, replicates)
 COMPARISON_KEY = "archopt:comparison"
 
 
@@ -111,21 +113,34 @@ def refuse_other_settings(name: str, before: Mapping[str, Any], now: Mapping[str
         )
 
 
-def prepare_folder(folder: Path) -> None:
+def prepare_folder(folder: Path) -> list[Path]:
     """Make the output folder and check that it can be written.
 
+    Returns:
+        The folders that it made, the innermost first.
+
     Raises:
-        StorageError: it cannot.
+        StorageError: it cannot; nothing is left behind.
     """
     probe = folder / f".archopt-{uuid4().hex}"
+    made = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
+        remove_folders(made)
         raise StorageError(
             f"output folder {str(folder)[-120:]!r} cannot be written ({error.strerror}): give another with --out"
         ) from None
+    return made
+
+
+def remove_folders(folders: Sequence[Path]) -> None:
+    """Take back folders that were made, innermost first; one that somebody has put something into stays."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def requeue_stale(study: "optuna.Study") -> None:

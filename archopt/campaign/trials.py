@@ -4,16 +4,17 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from archopt.campaign.budget import Budget, SpentTime, earlier_trial_seconds
 from archopt.campaign.interrupts import deferred_interrupts
-from archopt.campaign.storage import HEARTBEAT_SECONDS, SPENT_KEY, STOPPED_KEY, requeue_stale
-from archopt.errors import CampaignFailed
+from archopt.campaign.stopping import Certainty, Tally, count_trials
+from archopt.campaign.storage import HEARTBEAT_SECONDS, STOPPED_KEY, requeue_stale
+from archopt.errors import CampaignFailed, OptionError
 from archopt.evaluation import RungReport, TrialOutcome, TrialSpec
-from archopt.evaluation.workers import Failed, Finished, RungReached, WorkerPool
-from archopt.recommendation import Recommendation
+from archopt.evaluation.workers import Event, Failed, Finished, RungReached, WorkerPool
 from archopt.report.progress import SearchProgress, SearchState
 from archopt.search_space import (
     ATTRIBUTES,
@@ -29,40 +30,19 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-CHECK_EVERY = 5  # ended trials between two looks at the posterior
-MIN_FINISHED_TO_STOP = 30  # before the search may call itself certain
-SURE_CHECKS_TO_STOP = 3  # in a row: one lucky look is not certainty
 MAX_FIRST_FAILURES = 12  # trials that may all fail before the search gives up
+SLOW_RUNGS = 2  # in a row: one slow reading on a busy machine must not bar an allocation
 POLL_SECONDS = 1.0
 
-Recommender = Callable[[], Recommendation | None]
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When a search ends at the latest.
-
-    Attributes:
-        n_trials: trials in the whole campaign; None without that limit.
-        seconds: of search in the whole campaign, comparison included; None without that limit.
-        n_replicates: trials that every proposed configuration gets at least.
-        max_seconds_per_step: a slower allocation is infeasible.
-        n_comparison_jobs: trainings that the comparison at the end needs; their time is set aside.
-        n_workers: that train at the same time.
-    """
-
-    n_trials: int | None
-    seconds: float | None
-    n_replicates: int
-    max_seconds_per_step: float | None
-    n_comparison_jobs: int
-    n_workers: int
+TRACEBACK_KEY = "archopt:traceback"  # of an error that nobody expected, for a bug report
+MAX_TRACEBACK = 4000  # characters, the last ones: they name the error
 
 
 @dataclass
 class _Running:
     trial: "optuna.Trial"
-    spec: TrialSpec
+    begun: float  # monotonic seconds
+    n_slow: int = 0  # rungs in a row with steps above the limit
     too_slow: float | None = None
 
 
@@ -75,23 +55,18 @@ class TrialLoop:
     pool: WorkerPool
     distributions: Mapping[str, "BaseDistribution"]
     head: HeadParameter
+    n_steps: int
     budget: Budget
-    recommend: Recommender
-    confidence: float
+    spent: SpentTime
+    certainty: Certainty
     progress: SearchProgress
-    started: float
     _running: dict[int, _Running] = field(default_factory=dict)
     _full_seconds: list[float] = field(default_factory=list)
-    _begun: dict[int, float] = field(default_factory=dict)
-    _sure: int = 0
+    _earlier_seconds: list[float] = field(default_factory=list)
     _beat: float = -math.inf
-    _latest: Recommendation | None = None
     _warm_since: float = math.inf
-    _spent_before: float = 0.0
-    _earlier: int = 0
-    _finished: int = 0
-    _pruned: int = 0
-    _failed: int = 0
+    _n_earlier: int = 0
+    _tally: Tally = field(default_factory=Tally)
 
     def run(self) -> str:
         """Search until an end is reached.
@@ -100,14 +75,14 @@ class TrialLoop:
             CampaignFailed: the first trials all failed.
             KeyboardInterrupt: passed on, after the running trials were recorded as interrupted.
         """
-        self._spent_before = float(self.study.user_attrs.get(SPENT_KEY, 0.0))
         self._count()
-        self._earlier = self._ended
-        self._latest = self.recommend()
-        limits = [self.budget.n_trials, self.budget.seconds]
+        self._n_earlier = self._tally.n_ended
+        self._earlier_seconds = earlier_trial_seconds(self.study)
+        self.certainty.begin(self._tally)
+        limits = [self.budget.n_trials, self.budget.seconds, self.certainty.confidence, self.budget.n_replicates]
         stopped = self.study.user_attrs.get(STOPPED_KEY)
         if stopped is not None and stopped["limits"] == limits:
-            return str(stopped["because"])  # it had come to its end: only a larger budget goes on
+            return str(stopped["because"])  # it had come to its end: only other limits go on
         with deferred_interrupts() as check:
             return self._search(check, limits)
 
@@ -118,10 +93,10 @@ class TrialLoop:
             return because
         except KeyboardInterrupt:
             for number in list(self._running):
-                self._give_up(number, "the search was interrupted", "interrupted")
+                self._cut_short(number, "the search was interrupted")
             raise
         finally:
-            self.study.set_user_attr(SPENT_KEY, self._spent())
+            self.spent.record()
 
     def _until_an_end(self, check_interrupt: Callable[[], None]) -> str:
         while True:
@@ -137,32 +112,42 @@ class TrialLoop:
             event = self.pool.next_event(POLL_SECONDS)
             if event is not None and self._warm_since == math.inf:
                 self._warm_since = time.monotonic()
+            if event is not None:
+                self._on_event(event)
+            if self.budget.seconds is not None and self.spent.seconds() > self.budget.seconds:
+                for number in list(self._running):
+                    self._cut_short(number, "the time limit came first")
+
+    def _on_event(self, event: Event) -> None:
+        import optuna
+
+        try:
             if isinstance(event, RungReached):
                 self._on_rung(event.job_id, event.report)
             elif isinstance(event, Finished):
                 self._on_finished(event.job_id, event.outcome)
-            elif isinstance(event, Failed):
+            else:
                 self._on_failed(event)
-            if self.budget.seconds is not None and self._spent() > self.budget.seconds:
-                for number in list(self._running):
-                    self._give_up(number, "the time limit came first", "interrupted")
+        except optuna.exceptions.UpdateFinishedTrialError:
+            # another process took this trial for a dead one, after this machine slept: it was queued again there
+            self._running.pop(event.job_id, None)
+            if isinstance(event, RungReached):
+                self.pool.cancel(event.job_id)
+            self._count()
 
     def _why_stop(self) -> str | None:
         budget = self.budget
-        if budget.n_trials is not None and self._ended >= budget.n_trials:
+        if budget.n_trials is not None and self._tally.n_ended >= budget.n_trials:
             return f"the budget of {budget.n_trials} trials is spent"
-        if budget.seconds is not None and self._spent() + self._reserve() >= budget.seconds:
+        if budget.seconds is not None and self.spent.seconds() + self._reserve() >= budget.seconds:
             return f"the time limit of {budget.seconds:.0f} s is reached"
-        if self._sure >= SURE_CHECKS_TO_STOP and self._latest is not None:
-            return (
-                f"certain enough: {self._latest.p_best:.0%} that no other allocation is better, "
-                f"expected loss against the best {self._latest.expected_regret / self._latest.noise_sd:.2f} noise sd"
-            )
-        return None
+        return self.certainty.reason()
 
     def _may_start(self) -> bool:
-        limit = self.budget.n_trials
-        return limit is None or self._ended + len(self._running) < limit
+        if self.budget.n_trials is None:
+            return True
+        self._count()  # other machines add to it too
+        return self._tally.n_ended + len(self._running) < self.budget.n_trials
 
     def _start(self) -> None:
         with warnings.catch_warnings():
@@ -186,8 +171,7 @@ class TrialLoop:
         if number == 0:
             for _ in range(self.budget.n_replicates - 1):
                 self.study.enqueue_trial(trial.params)
-        self._running[trial.number] = _Running(trial, spec)
-        self._begun[trial.number] = time.monotonic()
+        self._running[trial.number] = _Running(trial, time.monotonic())
         self.storage.record_heartbeat(trial._trial_id)
         self.pool.submit(trial.number, spec)
 
@@ -197,11 +181,13 @@ class TrialLoop:
             return  # given up in the meantime
         trial = running.trial
         report_diversity(trial, report.step, report.value, report.hdi, output_correlation=report.output_correlation)
-        limit = self.budget.max_seconds_per_step
-        seconds = report.train_seconds / report.step
-        if limit is not None and seconds > limit:
-            running.too_slow = seconds
-        self.pool.answer(number, stop=running.too_slow is not None or trial.should_prune())
+        limit, last = self.budget.max_seconds_per_step, report.step == self.n_steps
+        slow = limit is not None and report.seconds_per_step > limit
+        running.n_slow = running.n_slow + 1 if slow else 0
+        if running.n_slow >= SLOW_RUNGS or (slow and last):
+            running.too_slow = report.seconds_per_step
+        # at the last rung there is nothing left to save: the value is known
+        self.pool.answer(number, stop=not last and (running.too_slow is not None or trial.should_prune()))
 
     def _on_finished(self, number: int, outcome: TrialOutcome) -> None:
         running = self._running.pop(number, None)
@@ -214,13 +200,11 @@ class TrialLoop:
             reason = f"{running.too_slow:.3g} s a step, above the limit of {self.budget.max_seconds_per_step:.3g}"
             self._fail(trial, reason, "infeasible")
         elif outcome.stopped:
-            self.study.tell(trial, state=_state("PRUNED"))
-            self._pruned += 1
+            self.study.tell(trial, state=_state("PRUNED"), skip_if_finished=True)
         else:
-            self.study.tell(trial, outcome.value)
-            self._finished += 1
-            if self._begun[number] > self._warm_since:  # a worker's start-up is no part of a trial's length
-                self._full_seconds.append(time.monotonic() - self._begun[number])
+            self.study.tell(trial, outcome.value, skip_if_finished=True)
+            if running.begun > self._warm_since:  # a worker's start-up is no part of a trial's length
+                self._full_seconds.append(time.monotonic() - running.begun)
         self._after_end()
 
     def _on_failed(self, event: Failed) -> None:
@@ -229,6 +213,8 @@ class TrialLoop:
             return
         memory = "memory" in event.reason.lower()
         fault = {"failed": "infeasible" if memory else "diverged"}.get(event.fault, event.fault)
+        if event.traceback:
+            running.trial.set_user_attr(TRACEBACK_KEY, event.traceback[-MAX_TRACEBACK:])
         self._fail(running.trial, event.reason, fault)
         self.progress.note(f"trial {event.job_id} failed: {event.reason}")
         self._after_end()
@@ -236,24 +222,28 @@ class TrialLoop:
     def _fail(self, trial: "optuna.Trial", reason: str, fault: str) -> None:
         trial.set_user_attr(ATTRIBUTES.reason, reason)
         trial.set_user_attr(ATTRIBUTES.fault, fault)
-        self.study.tell(trial, state=_state("FAIL"))
-        self._failed += fault != "interrupted"
-        if self._finished + self._pruned == 0 and self._failed >= MAX_FIRST_FAILURES:
-            raise CampaignFailed(f"none of the first {self._failed} trials finished; the last one: {reason}"[:290])
+        self.study.tell(trial, state=_state("FAIL"), skip_if_finished=True)
+        self._count()
+        n_failed = self._tally.n_failed
+        if n_failed == self._tally.n_ended >= MAX_FIRST_FAILURES:
+            raise CampaignFailed(f"none of the first {n_failed} trials finished; the last one: {reason}"[:290])
 
-    def _give_up(self, number: int, reason: str, fault: str) -> None:
-        running = self._running.pop(number)
-        self.pool.cancel(number)
-        self._fail(running.trial, reason, fault)
+    def _cut_short(self, number: int, reason: str) -> None:
+        """End a trial that is not at fault; it waits in the queue for the search to go on."""
+        import optuna
+
+        trial = self._running.pop(number).trial
+        with suppress(OptionError):  # it ended a moment ago, and its event was not yet read
+            self.pool.cancel(number)
+        try:
+            self._fail(trial, reason, "interrupted")
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return  # taken for dead elsewhere, and queued again there
+        self.study.enqueue_trial(trial.params)
 
     def _after_end(self) -> None:
-        if self._ended % CHECK_EVERY == 0:
-            self._latest = self.recommend()
-            enough = self._finished >= MIN_FINISHED_TO_STOP and self._latest is not None
-            self._sure = self._sure + 1 if enough and self._latest and self._is_sure(self._latest) else 0
-
-    def _is_sure(self, latest: Recommendation) -> bool:
-        return latest.p_best >= self.confidence or latest.expected_regret <= latest.tolerance
+        self._count()
+        self.certainty.look(self._tally)
 
     def _housekeeping(self) -> None:
         now = time.monotonic()
@@ -262,43 +252,28 @@ class TrialLoop:
             for running in self._running.values():
                 self.storage.record_heartbeat(running.trial._trial_id)
             requeue_stale(self.study)
-            self.study.set_user_attr(SPENT_KEY, self._spent())
+            self._count()
+            self.spent.record()
 
     def _count(self) -> None:
-        states = [trial.state.name for trial in self.study.get_trials(deepcopy=False)]
-        interrupted = sum(
-            trial.state.name == "FAIL" and trial.user_attrs.get(ATTRIBUTES.fault) in (None, "interrupted")
-            for trial in self.study.get_trials(deepcopy=False)
-        )
-        self._finished, self._pruned = states.count("COMPLETE"), states.count("PRUNED")
-        self._failed = states.count("FAIL") - interrupted
-
-    @property
-    def _ended(self) -> int:
-        return self._finished + self._pruned + self._failed
-
-    def _spent(self) -> float:
-        return self._spent_before + time.monotonic() - self.started
+        self._tally = count_trials(self.study)
 
     def _reserve(self) -> float:
-        """Seconds that the comparison, and a trial started now, will still take."""
-        if not self._full_seconds:
-            return 0.0
-        one = fmean(self._full_seconds)
-        return one * (1.0 + math.ceil(self.budget.n_comparison_jobs / self.budget.n_workers))
+        return self.budget.reserve_seconds(self._full_seconds or self._earlier_seconds)
 
     def _show(self) -> None:
-        latest = self._latest
+        latest, tally = self.certainty.latest, self._tally
         self.progress.update(
             SearchState(
-                n_finished=self._finished,
-                n_pruned=self._pruned,
-                n_failed=self._failed,
+                n_finished=tally.n_finished,
+                n_pruned=tally.n_pruned,
+                n_failed=tally.n_failed,
                 n_running=len(self._running),
-                elapsed_seconds=time.monotonic() - self.started,
+                elapsed_seconds=self.spent.seconds(),
                 allocation=None if latest is None else (latest.allocation.n_heads, latest.allocation.head_dim),
                 p_best=None if latest is None else latest.p_best,
-                n_earlier=self._earlier,
+                n_earlier=self._n_earlier,
+                seconds_left=self.spent.seconds_left(self.budget, n_ended=tally.n_ended, n_earlier=self._n_earlier),
             )
         )
 

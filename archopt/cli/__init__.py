@@ -19,7 +19,6 @@ INTERRUPTED = 130  # what shells give for a process that Ctrl-C ended
 app = typer.Typer(
     name="archopt",
     help="How many attention heads, how wide, how weighted, for your data set size, and how sure that is.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -29,12 +28,17 @@ app.command("search")(search_command)
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def _root(
+    context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")
+) -> None:
     if version:
         from archopt import __version__
 
         typer.echo(f"archopt {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,7 +65,7 @@ def run(arguments: list[str]) -> int:
     except ArchoptError as error:
         return _complain(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted before the first trial", INTERRUPTED)
+        return _complain("interrupted; finished trials are kept", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: say nothing, end quietly
         return 0

@@ -95,6 +95,7 @@ def search_command(
     import optuna
 
     from archopt.campaign import search
+    from archopt.errors import CampaignFailed
     from archopt.report.files import json_ready
     from archopt.report.text import print_summary
 
@@ -133,5 +134,9 @@ def search_command(
         typer.echo(json.dumps(json_ready(found.to_dict())))
     else:
         print_summary(found.to_dict())
+    not_written = found.details["search"].get("not_written")
+    if not_written is not None:
+        raise CampaignFailed(not_written)  # after the answer: it is known, whatever the disk says
+    if not as_json:
         typer.echo(f"Written to {found.details['search']['folder']}: report.html, recommendation.json, trials.csv")
     return 130 if found.details["search"]["interrupted"] else 0

@@ -88,6 +88,7 @@ def _train(dataset: Dataset, spec: TrialSpec, recipe: Recipe, on_rung: Callable[
             hdi=hdi,
             output_correlation=correlation,
             train_seconds=sum(step_seconds),
+            seconds_per_step=median(step_seconds),
             n_seen=step * learner.seen_per_step,
         )
         if on_rung(report) and step < recipe.n_steps:

@@ -133,6 +133,7 @@ class RungReport:
         output_correlation: mean correlation between the outputs of two heads on fixed validation rows, mean over
             layers; NaN for one head.
         train_seconds: wall time of the training steps so far, without scoring.
+        seconds_per_step: median wall time of a training step so far, which warm-up does not move.
         n_seen: query rows (tables) or bytes (text) trained on so far, repeats counted.
     """
 
@@ -141,6 +142,7 @@ class RungReport:
     hdi: float
     output_correlation: float
     train_seconds: float
+    seconds_per_step: float
     n_seen: int
 
 

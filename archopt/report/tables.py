@@ -88,7 +88,7 @@ def comparison_table(recommendation: Recommendation) -> Table | None:
         return None
     spread = [sd for entry in entries if (sd := finite(entry.get("test_sd")))]
     decimals = decimals_for([entry.get("test") for entry in entries], min(spread, default=None))
-    chosen = next((entry for entry in entries if entry.get("label") == "recommended"), entries[0])
+    chosen = next((entry for entry in entries if _is_recommended(entry)), entries[0])
     base = finite(chosen.get("seconds_per_step"))
     rows = []
     for entry in entries:
@@ -99,7 +99,6 @@ def comparison_table(recommendation: Recommendation) -> Table | None:
             (
                 printable(entry.get("label") or "", most=80),
                 f"{n_heads} x {head_dim}",
-                printable(entry.get("weighting") or MISSING, most=24) if n_heads > 1 else MISSING,
                 fixed(entry.get("test"), decimals) + (f" ± {fixed(sd, decimals)}" if sd is not None else ""),
                 _difference(entry, decimals),
                 step_time(seconds),
@@ -113,7 +112,6 @@ def comparison_table(recommendation: Recommendation) -> Table | None:
     columns = (
         "what",
         "heads x dim",
-        "weighting",
         f"test {metric_name(recommendation)}",
         "difference",
         "step time",
@@ -124,14 +122,19 @@ def comparison_table(recommendation: Recommendation) -> Table | None:
         "difference: from the recommendation, paired by seed, ± standard error; above 0 is worse. "
         "cost: step time relative to the recommendation's."
     )
-    emphasised = frozenset({entries.index(chosen)}) if chosen.get("label") == "recommended" else frozenset()
-    return Table(caption, columns, tuple(rows), frozenset({0, 1, 2}), emphasised)
+    emphasised = frozenset({entries.index(chosen)}) if _is_recommended(chosen) else frozenset()
+    return Table(caption, columns, tuple(rows), frozenset({0, 1}), emphasised)
+
+
+def _is_recommended(entry: Mapping[str, Any]) -> bool:
+    """Its label may go on with the practices that are the same configuration."""
+    return str(entry.get("label") or "").startswith("recommended")
 
 
 def _difference(entry: Mapping[str, Any], decimals: int) -> str:
     """How much worse than the recommendation, with the standard error of the paired mean."""
     gain, error = finite(entry.get("gain")), finite(entry.get("gain_se"))
-    if gain is None or entry.get("label", "").startswith("recommended"):
+    if gain is None or _is_recommended(entry):
         return MISSING
     return f"{-gain:+.{decimals}f}" + (f" ± {fixed(error, decimals)}" if error is not None else "")
 

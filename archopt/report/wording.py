@@ -54,13 +54,23 @@ def ties(recommendation: Recommendation) -> list[tuple[int, int]]:
 
 
 def certainty(recommendation: Recommendation) -> str:
-    """How sure: the probability that the recommended configuration is best."""
+    """How sure: the probability that the recommended allocation is best."""
     if allocation_of(recommendation.get("allocation")) is None:
         return ""
     p_best = probability(recommendation.get("p_best"))
     if p_best == MISSING:
-        return "The probability that it is best is not known."
-    return f"Probability that it is the best of those allowed: {p_best}."
+        return "The probability that no other allowed allocation is better is not known."
+    sentence = f"Probability that no other allowed allocation is better: {p_best}."
+    entries: Sequence[Mapping[str, Any]] = recommendation.get("allocations") or ()
+    likelier = max(entries, key=lambda row: finite(row.get("p_best")) or 0.0, default={})
+    ahead = allocation_of(likelier)
+    if ahead is not None and ahead != allocation_of(recommendation.get("allocation")):
+        # the tie-break on cost chose another than the likeliest
+        sentence += (
+            f" {in_words(ahead)} is likelier ({probability(likelier.get('p_best'))}) but ahead by no more than what "
+            "counts as a tie, and its step costs more or was not measured."
+        )
+    return sentence
 
 
 def tie_sentence(recommendation: Recommendation) -> str:
@@ -116,7 +126,7 @@ def d_model_of(recommendation: Recommendation) -> int | None:
 
 
 def search_sentences(recommendation: Recommendation) -> list[str]:
-    """Why the search stopped, and how many trials finished, were pruned or failed."""
+    """Why the search stopped, and how many trials finished, were pruned, failed or were interrupted."""
     search = recommendation.get("search") or {}
     sentences = []
     if search.get("stopped_because"):
@@ -126,6 +136,7 @@ def search_sentences(recommendation: Recommendation) -> list[str]:
         for state, key in (("finished", "complete"), ("pruned", "pruned"), ("failed", "failed"))
         if (number := whole(search.get(key))) is not None
     ]
+    counted += [f"{number:,} interrupted" for number in [whole(search.get("n_interrupted"))] if number]
     wall = f" in {duration(search['wall_seconds'])}" if finite(search.get("wall_seconds")) is not None else ""
     if counted:
         sentences.append(f"Trials: {', '.join(counted)}{wall}.")

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,8 @@ import optuna
 import pytest
 
 import archopt
+from archopt.campaign.storage import STOPPED_KEY
+from archopt.cli import run
 from archopt.errors import CampaignFailed, StorageError
 from archopt.search_space import ATTRIBUTES
 
@@ -78,6 +81,12 @@ def test_result_files_resume_and_reproducibility(table: Path, tmp_path: Path) ->
     for one, other in zip(_trials(tmp_path / "a"), _trials(tmp_path / "b"), strict=True):
         assert all(getattr(one, column) == getattr(other, column) for column in STUDY_COLUMNS)
 
+    # what was resolved by default counts as given: it is the same campaign, and had come to its end
+    assert _search(table, tmp_path / "b", n_trials=13, metric="rmse", device="cpu").details["metric"] == "rmse"
+    study = optuna.load_study(study_name="prices-d8", storage=f"sqlite:///{tmp_path / 'b' / 'study.db'}")
+    assert len(study.trials) == 13
+    assert study.user_attrs[STOPPED_KEY]["limits"] == [13, None, 0.9, 1]
+
     # other settings under the same name are refused, by name
     with pytest.raises(StorageError, match=r"exists with other settings \(seed was 0, now 1\)"):
         _search(table, tmp_path / "a", seed=1)
@@ -94,7 +103,8 @@ def test_the_first_trials_tune_what_people_do_today(table: Path, tmp_path: Path)
 
 
 def test_optuna_s_own_tools_open_the_storage(table: Path, tmp_path: Path) -> None:
-    _search(table, tmp_path, n_trials=4)
+    found = _search(table, tmp_path, n_trials=4)
+    assert any("not compared, since no trial of it with plain settings" in caveat for caveat in found.caveats)
     study = optuna.load_study(study_name="prices-d8", storage=f"sqlite:///{tmp_path / 'study.db'}")
     frame = study.trials_dataframe()
     assert {"params_n_heads", "params_weighting", "params_decorrelation", "params_learning_rate"} <= set(frame.columns)
@@ -178,6 +188,11 @@ def test_an_interrupt_keeps_what_finished_and_prints_what_is_known(
     finished = [trial for trial in _trials(tmp_path) if trial.state == optuna.trial.TrialState.COMPLETE]
     assert plain["search"]["complete"] == len(finished) >= 3
     assert not [trial for trial in _trials(tmp_path) if trial.state == optuna.trial.TrialState.RUNNING]
+    # what was in training is no failure, and waits to be run again
+    cut = [trial for trial in _trials(tmp_path) if trial.state == optuna.trial.TrialState.FAIL]
+    assert (plain["search"]["failed"], plain["search"]["n_interrupted"]) == (0, len(cut))
+    queued = [t.system_attrs["fixed_params"] for t in _trials(tmp_path) if t.state == optuna.trial.TrialState.WAITING]
+    assert all(trial.params in queued for trial in cut)
 
 
 def test_kill_9_loses_no_finished_trial_and_the_same_command_goes_on(table: Path, tmp_path: Path) -> None:
@@ -213,6 +228,48 @@ def test_a_full_disk_is_one_line_and_loses_no_finished_trial(table: Path, tmp_pa
     assert "Traceback" not in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert sum(trial.state == optuna.trial.TrialState.COMPLETE for trial in _trials(tmp_path)) >= 1
+
+
+def test_a_trial_that_another_process_took_for_dead_does_not_end_the_search(table: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    failed = threading.Event()
+
+    def fail_one() -> None:
+        while not failed.wait(0.02):
+            if not (tmp_path / "study.db").exists():
+                continue
+            try:
+                storage = optuna.storages.RDBStorage(url)
+                trials = optuna.load_study(study_name="prices-d8", storage=storage).trials
+            except Exception:
+                continue  # the tables are being made
+            for trial in trials:
+                if trial.state == optuna.trial.TrialState.RUNNING:
+                    storage.set_trial_state_values(trial._trial_id, optuna.trial.TrialState.FAIL)
+                    failed.set()
+                    return
+
+    other = threading.Thread(target=fail_one, daemon=True)
+    other.start()
+    found = _search(table, tmp_path, n_trials=4, n_steps=200)
+    failed.set()
+    other.join()
+    assert found.details["search"]["complete"] + found.details["search"]["pruned"] == 4
+    assert (found.details["search"]["failed"], found.details["search"]["n_interrupted"]) == (0, 1)
+
+
+def test_results_that_cannot_be_written_are_returned_all_the_same(
+    table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.html").mkdir()  # nothing can be put in its place
+    (tmp_path / "report.html" / "file").write_text("")
+    code = run(_command(table, tmp_path, "--trials", "2", "--quiet")[3:])
+    out, err = capfd.readouterr()
+    assert code == 1
+    assert "Use " in out
+    assert "Written to" not in out
+    assert err.startswith("archopt: cannot write")
+    assert len(err.strip().splitlines()) == 1
 
 
 def test_two_searches_share_one_storage(table: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from archopt.campaign.storage import (
     open_storage,
     prepare_folder,
     refuse_other_settings,
+    remove_folders,
 )
 from archopt.errors import StorageError
 
@@ -74,3 +75,15 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         prepare_folder(tmp_path / "file" / "below")
     prepare_folder(tmp_path / "new" / "folder")
     assert list((tmp_path / "new" / "folder").iterdir()) == []
+
+
+def test_folders_that_were_made_can_be_taken_back(tmp_path: Path) -> None:
+    made = prepare_folder(tmp_path / "new" / "folder")
+    assert made == [tmp_path / "new" / "folder", tmp_path / "new"]
+    remove_folders(made)
+    assert list(tmp_path.iterdir()) == []
+    made = prepare_folder(tmp_path / "new" / "folder")
+    (tmp_path / "new" / "file").write_text("of somebody else")
+    remove_folders(made)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
+    assert prepare_folder(tmp_path / "new") == []

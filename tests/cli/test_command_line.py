@@ -66,6 +66,10 @@ BAD = {
     "bad storage": ("search good.csv --target price --d-model 8 --storage nonsense", "sqlite:///"),
     "storage in no folder": ("search good.csv --target price --d-model 8 --storage sqlite:////no/such/x.db", "opened"),
     "out below a file": ("search good.csv --target price --d-model 8 --out file/below", "--out"),
+    "out that cannot be": (
+        "search good.csv --target price --d-model 8 --storage sqlite:///new.db --out /proc/x",
+        "--out",
+    ),
     "bad name": ("search good.csv --target price --d-model 8 --name a/b", "name"),
     "group unknown": ("search good.csv --target price --d-model 8 --group town", "town"),
     "group and time": ("search good.csv --target price --d-model 8 --group age --time area", "time"),
@@ -103,6 +107,14 @@ def test_help_and_version(line: str, said: str, capfd: pytest.CaptureFixture[str
     assert said in capfd.readouterr().out
 
 
+def test_without_a_command_the_help_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("Usage: archopt")
+    assert "\n  search " in err
+
+
 @pytest.mark.torch
 def test_json_is_one_object_and_a_prime_width_is_allowed_with_a_warning(
     folder: Path, capfd: pytest.CaptureFixture[str]
@@ -114,6 +126,7 @@ def test_json_is_one_object_and_a_prime_width_is_allowed_with_a_warning(
     plain = json.loads(out)
     assert plain["allocation"] in ({"n_heads": 1, "head_dim": 7}, {"n_heads": 7, "head_dim": 1})
     assert "d_model = 7 is prime" in " ".join(err.split())
+    assert any("d_model = 7 is prime" in caveat for caveat in plain["caveats"])
     assert sorted(path.name for path in (folder / "archopt-results" / "good-d7").iterdir()) == [
         "recommendation.json",
         "report.html",
@@ -129,5 +142,12 @@ def test_the_summary_answers_in_words(folder: Path, capfd: pytest.CaptureFixture
     assert run(line.split()) == 0
     out, err = capfd.readouterr()
     assert err == ""
-    for said in ("Use ", "Probability that it is the best", "closed form", "test rmse", "step time", "small proxy"):
+    for said in (
+        "Use ",
+        "Probability that no other allowed allocation is better",
+        "closed form",
+        "test rmse",
+        "step time",
+        "small proxy",
+    ):
         assert said in " ".join(out.split())

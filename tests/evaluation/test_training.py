@@ -118,6 +118,8 @@ def test_reports_are_complete(task, dataset):
     assert (outcome.effective_neighbours is None) == (task == "text")
     assert math.isfinite(outcome.test_value)
     assert 0 < outcome.seconds_per_step < seconds[-1]
+    assert all(0 < report.seconds_per_step < report.train_seconds for report in reports)
+    assert reports[-1].seconds_per_step == outcome.seconds_per_step
 
 
 @pytest.mark.parametrize(("task", "dataset"), ALL)
