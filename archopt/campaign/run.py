@@ -145,7 +145,7 @@ class _Run:
         Where the file system refuses, the recommendation says so and is returned all the same.
 
         Raises:
-            StorageError: the file system refuses, and there is nothing to return.
+            CampaignFailed: the file system refuses, and there is nothing to return.
         """
         settings, cell, folder = self.settings, self.cell, self.settings.folder()
         plain, records = self._recommend(), read_records(self.study, cell.head)
@@ -169,7 +169,7 @@ class _Run:
             write_results(folder, full, trial_rows(records), command_line(settings))
         except StorageError as error:
             if full is None:
-                raise
+                raise CampaignFailed(str(error)) from error
             return _not_written(full, str(error))
         return full
 

@@ -43,7 +43,14 @@ class _Running:
     trial: "optuna.Trial"
     begun: float  # monotonic seconds
     n_slow: int = 0  # rungs in a row with steps above the limit
-    too_slow: float | None = None
+    too_slow: float | None = None  # seconds a step, once that is established
+
+    def note_speed(self, seconds_per_step: float, limit: float | None, *, last: bool) -> None:
+        """Too slow is above the limit at some rungs in a row, or at the last one, whose median is of all steps."""
+        slow = limit is not None and seconds_per_step > limit
+        self.n_slow = self.n_slow + 1 if slow else 0
+        if self.n_slow >= SLOW_RUNGS or (slow and last):
+            self.too_slow = seconds_per_step
 
 
 @dataclass
@@ -110,9 +117,8 @@ class TrialLoop:
                 return reason
             self._show()
             event = self.pool.next_event(POLL_SECONDS)
-            if event is not None and self._warm_since == math.inf:
-                self._warm_since = time.monotonic()
             if event is not None:
+                self._warm_since = min(self._warm_since, time.monotonic())
                 self._on_event(event)
             if self.budget.seconds is not None and self.spent.seconds() > self.budget.seconds:
                 for number in list(self._running):
@@ -181,11 +187,8 @@ class TrialLoop:
             return  # given up in the meantime
         trial = running.trial
         report_diversity(trial, report.step, report.value, report.hdi, output_correlation=report.output_correlation)
-        limit, last = self.budget.max_seconds_per_step, report.step == self.n_steps
-        slow = limit is not None and report.seconds_per_step > limit
-        running.n_slow = running.n_slow + 1 if slow else 0
-        if running.n_slow >= SLOW_RUNGS or (slow and last):
-            running.too_slow = report.seconds_per_step
+        last = report.step == self.n_steps
+        running.note_speed(report.seconds_per_step, self.budget.max_seconds_per_step, last=last)
         # at the last rung there is nothing left to save: the value is known
         self.pool.answer(number, stop=not last and (running.too_slow is not None or trial.should_prune()))
 
@@ -225,7 +228,7 @@ class TrialLoop:
         self.study.tell(trial, state=_state("FAIL"), skip_if_finished=True)
         self._count()
         n_failed = self._tally.n_failed
-        if n_failed == self._tally.n_ended >= MAX_FIRST_FAILURES:
+        if fault != "interrupted" and n_failed == self._tally.n_ended >= MAX_FIRST_FAILURES:
             raise CampaignFailed(f"none of the first {n_failed} trials finished; the last one: {reason}"[:290])
 
     def _cut_short(self, number: int, reason: str) -> None:

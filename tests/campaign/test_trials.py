@@ -1,0 +1,60 @@
+"""What the loop makes of slow steps and of errors."""
+
+import optuna
+import pytest
+
+from archopt.campaign.budget import Budget, SpentTime
+from archopt.campaign.stopping import Certainty, count_trials
+from archopt.campaign.trials import TRACEBACK_KEY, TrialLoop, _Running
+from archopt.evaluation.workers import Failed
+from archopt.report.progress import SearchProgress
+from archopt.search_space import ATTRIBUTES
+
+
+@pytest.mark.parametrize(
+    ("rungs", "found"),
+    [
+        ([0.2, 0.01, 0.2, 0.01], None),  # slow now and then: a busy machine
+        ([0.2, 0.3], 0.3),
+        ([0.01, 0.01, 0.01, 0.2], 0.2),  # the last rung's median is of the whole trial
+        ([0.01, 0.01, 0.01, 0.01], None),
+    ],
+)
+def test_too_slow_is_established_not_glimpsed(rungs: list[float], found: float | None) -> None:
+    running = _Running(optuna.create_study().ask(), begun=0.0)
+    for index, seconds in enumerate(rungs):
+        running.note_speed(seconds, 0.1, last=index == 3)
+    assert running.too_slow == found
+    running = _Running(optuna.create_study().ask(), begun=0.0)
+    for index, seconds in enumerate(rungs):
+        running.note_speed(seconds, None, last=index == 3)
+    assert running.too_slow is None
+
+
+def test_an_unexpected_error_keeps_its_traceback_and_a_stale_trial_is_let_go() -> None:
+    study = optuna.create_study()
+    loop = TrialLoop(
+        study=study,
+        storage=None,
+        pool=None,
+        distributions={},
+        head=None,
+        n_steps=10,
+        budget=Budget(10, None, 1, None, 3, 1),
+        spent=SpentTime(study, 0.0, 0.0),
+        certainty=Certainty(lambda: None, 0.9),
+        progress=SearchProgress(quiet=True),
+    )
+    event = Failed(0, "ValueError: boom", "error", "Traceback (most recent call last):\nValueError: boom")
+    loop._running[0] = _Running(study.ask(), begun=0.0)
+    loop._on_event(event)
+    (trial,) = study.trials
+    assert trial.user_attrs[TRACEBACK_KEY].endswith("ValueError: boom")
+    assert trial.user_attrs[ATTRIBUTES.fault] == "error"
+
+    # the next one was failed by another process, which leaves no fault on record
+    loop._running[1] = _Running(study.ask(), begun=0.0)
+    study._storage.set_trial_state_values(loop._running[1].trial._trial_id, optuna.trial.TrialState.FAIL)
+    loop._on_event(Failed(1, "the worker process was killed", "killed"))
+    assert loop._running == {}
+    assert count_trials(study).n_failed == 1
