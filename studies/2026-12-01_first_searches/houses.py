@@ -1,7 +1,7 @@
 """Write houses.csv: a made-up table of 3,000 sales with numbers, a category, dates and missing values.
 
-The target is a smooth function of the inputs plus normal noise of standard deviation 25, so the floor is known: no model
-can expect a test rmse below 25.
+The target is a smooth function of the inputs plus normal noise of standard deviation 25, so the floor is known:
+no model can expect a test rmse below 25.
 """
 
 import sys

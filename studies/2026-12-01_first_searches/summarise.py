@@ -11,9 +11,10 @@ def split(entry: dict[str, int]) -> str:
 
 def main(folder: Path) -> None:
     results = {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("*/recommendation.json"))}
-    print(
-        "| data | n | D | recommended | P(best) | not told apart | closed form | trials (pruned) | search s | stopped |"
+    columns = (
+        "data | n | D | recommended | P(best) | not told apart | closed form | trials (pruned) | search s | stopped"
     )
+    print(f"| {columns} |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, found in results.items():
         search, chosen = found["search"], found["allocation"]
