@@ -23,7 +23,7 @@ from archopt.errors import CampaignFailed, StorageError
 from archopt.evaluation.workers import WorkerPool
 from archopt.recommendation import Recommendation, recommend_from
 from archopt.report.progress import SearchProgress
-from archopt.search_space import TrialRecord, read_records
+from archopt.search_space import ATTRIBUTES, TrialRecord, read_records
 from archopt.study_model import StudyModel, model_study
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ def run_campaign(settings: Settings, cell: Cell, progress: SearchProgress, start
             "make room or restore the connection, then run the same command again"
         ) from None
     if published is None:
-        raise CampaignFailed(
-            f"no trial finished ({outcome.stopped_because}): give more time, then run the same command again"
-        )
+        raise CampaignFailed(run.why_nothing(outcome.stopped_because))
     return published
 
 
@@ -138,6 +136,13 @@ class _Run:
         if not was_cut(measured):  # else the same command measures the rest
             self.study.set_user_attr(COMPARISON_KEY, {"asked": asked, "rows": measured})
         return measured, caveats(measured, left_out)
+
+    def why_nothing(self, stopped_because: str) -> str:
+        """What to say where no trial has finished."""
+        _, records = self._fit()
+        reasons = [reason for record in records if (reason := record.attributes.get(ATTRIBUTES.reason))]
+        last = f"; the last one failed: {reasons[-1]}" if reasons else ""
+        return f"no trial finished ({stopped_because}){last}"[:290]
 
     def publish(self, outcome: _Outcome) -> Recommendation | None:
         """Write the results, and return the recommendation with all its facts; None where no trial has finished.

@@ -146,7 +146,7 @@ class TrialLoop:
         if budget.n_trials is not None and self._tally.n_ended >= budget.n_trials:
             return f"the budget of {budget.n_trials} trials is spent"
         if budget.seconds is not None and self.spent.seconds() + self._reserve() >= budget.seconds:
-            return f"the time limit of {budget.seconds:.0f} s is reached"
+            return f"the time limit of {budget.seconds:.0f} s is reached, with what the comparison takes"
         return self.certainty.reason()
 
     def _may_start(self) -> bool:

@@ -66,7 +66,9 @@ def run(arguments: list[str]) -> int:
         return _complain(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted; finished trials are kept", INTERRUPTED)
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            return _complain(f"the output cannot be written ({error.strerror or error})", 1)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: say nothing, end quietly
         return 0
     finally:

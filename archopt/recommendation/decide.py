@@ -192,9 +192,7 @@ def _caveats(model: StudyModel, n_finished: int) -> tuple[str, ...]:
     if model.noiseless:
         caveats.append("repeated trials gave identical values: the objective has no noise, or its seed is fixed")
     elif len(set(model.observed.index.tolist())) == len(model.observed):
-        caveats.append(
-            "no configuration was run twice: the noise is a guess from how rough the values are; pass noise_sd if known"
-        )
+        caveats.append("no configuration was run twice: the noise is a guess from how rough the values are")
     if n_finished < 10:
         caveats.append(f"only {n_finished} trials finished")
     return tuple(caveats)

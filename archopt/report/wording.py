@@ -65,11 +65,11 @@ def certainty(recommendation: Recommendation) -> str:
     likelier = max(entries, key=lambda row: finite(row.get("p_best")) or 0.0, default={})
     ahead = allocation_of(likelier)
     if ahead is not None and ahead != allocation_of(recommendation.get("allocation")):
-        # the tie-break on cost chose another than the likeliest
-        sentence += (
-            f" {in_words(ahead)} is likelier ({probability(likelier.get('p_best'))}) but ahead by no more than what "
-            "counts as a tie, and its step costs more or was not measured."
+        # chosen by expected value among those that ran, and among ties by cost: the likeliest may be another
+        why = (
+            "its expected value is no better, or by no more than a tie" if likelier.get("n_trials") else "it never ran"
         )
+        sentence += f" {in_words(ahead)} is likelier ({probability(likelier.get('p_best'))}), but {why}."
     return sentence
 
 

@@ -20,6 +20,7 @@ from archopt.search_space import (
     Candidate,
     HeadParameter,
     SearchSpace,
+    head_names,
     read_records,
     search_space_of,
 )
@@ -196,6 +197,13 @@ class HeadAllocationSampler(BaseSampler):
 
     def _space(self, distributions: Mapping[str, "BaseDistribution"]) -> SearchSpace | None:
         space = search_space_of(distributions, self._head)
+        others = [] if self._head.name in distributions else head_names(distributions)
+        if others and not any(self._head.is_alias(name) for name in distributions):
+            warnings.warn(
+                f"HeadAllocationSampler looks for {self._head.name!r} but the study has {others[0]!r}: "
+                f"pass head_param={others[0]!r}; until then the base sampler samples it",
+                stacklevel=2,
+            )
         if space is None and self._head.name in distributions and self._head.d_model is None:
             warnings.warn(
                 f"HeadAllocationSampler needs d_model to place {self._head.name!r}; the base sampler samples it",

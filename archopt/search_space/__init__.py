@@ -9,6 +9,7 @@ from archopt.search_space.parameters import (
     WEIGHTING,
     HeadParameter,
     canonical_params,
+    head_names,
     recognise_head_parameter,
     suggest_allocation,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "SearchSpace",
     "TrialRecord",
     "canonical_params",
+    "head_names",
     "read_record",
     "read_records",
     "recognise_head_parameter",

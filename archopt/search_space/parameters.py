@@ -1,6 +1,6 @@
 """Which Optuna parameter holds the heads, how it is read, and which configurations are the same thing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -98,13 +98,15 @@ def recognise_head_parameter(study: "optuna.Study", d_model: int | str | None = 
     Raises:
         OptionError: no parameter looks like heads, or D is not to be found.
     """
+    names = sorted({name for trial in study.get_trials(deepcopy=False) for name in trial.params})
     stored = study.user_attrs.get(HEAD_PARAMETER_KEY)
     if stored is not None:
         known = HeadParameter.from_dict(stored)
-        return known if d_model is None else HeadParameter(known.name, known.kind, d_model)
-    names = sorted({name for trial in study.get_trials(deepcopy=False) for name in trial.params})
-    last = {name: name.rsplit(".", 1)[-1].rsplit("/", 1)[-1].lower() for name in names}
-    found = [name for name in names if last[name] in _NAMES]
+        d_model = known.d_model if d_model is None else d_model
+        if not names or any(name == known.name or known.is_alias(name) for name in names):
+            return HeadParameter(known.name, known.kind, d_model)
+    last = {name: _last_part(name) for name in names}
+    found = head_names(names)
     if not found:
         raise OptionError(
             f"no head parameter among {_short(names)}: name one n_heads, num_heads or head_dim, or let "
@@ -117,6 +119,15 @@ def recognise_head_parameter(study: "optuna.Study", d_model: int | str | None = 
         if d_model is None:
             raise OptionError(f"the study does not say how wide the model is: give d_model beside {name!r}")
     return HeadParameter(name, kind, d_model)
+
+
+def head_names(names: Iterable[str]) -> list[str]:
+    """Those of ``names`` that usually hold heads."""
+    return [name for name in names if _last_part(name) in _NAMES]
+
+
+def _last_part(name: str) -> str:
+    return name.rsplit(".", 1)[-1].rsplit("/", 1)[-1].lower()
 
 
 def canonical_params(params: Mapping[str, Any], allocation: HeadAllocation | None) -> dict[str, Any]:

@@ -133,11 +133,18 @@ def test_too_slow_allocations_are_infeasible(table: Path, tmp_path: Path) -> Non
     assert faults == {"infeasible"}
 
 
+def test_a_limit_that_nothing_meets_is_named_in_small_budgets_too(table: Path, tmp_path: Path) -> None:
+    with pytest.raises(CampaignFailed, match=r"no trial finished .* a step, above the limit"):
+        _search(table, tmp_path, n_trials=4, max_seconds_per_step=1e-9)
+
+
 def test_a_time_limit_ends_it(table: Path, tmp_path: Path) -> None:
     begun = time.monotonic()
     found = _search(table, tmp_path, n_trials=None, timeout_seconds=6.0)
     assert time.monotonic() - begun < 30  # the limit, and the comparison on a busy machine
-    assert found.details["search"]["stopped_because"] == "the time limit of 6 s is reached"
+    assert (
+        found.details["search"]["stopped_because"] == "the time limit of 6 s is reached, with what the comparison takes"
+    )
 
 
 def test_text(tmp_path: Path) -> None:

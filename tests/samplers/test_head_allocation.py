@@ -261,6 +261,13 @@ def test_recommendation_needs_no_word_about_the_width() -> None:
     assert archopt.recommend(study).allocation.d_model == 48
 
 
+def test_heads_under_another_name_are_pointed_out() -> None:
+    study = optuna.create_study(sampler=_sampler(d_model=64))
+    with pytest.warns(UserWarning, match="looks for 'n_heads' but the study has 'heads': pass head_param='heads'"):
+        study.optimize(lambda trial: float(trial.suggest_categorical("heads", [1, 2, 4])), n_trials=3)
+    assert archopt.recommend(study).params == {"heads": 1}  # the name is recognised, the width was recorded
+
+
 def test_a_head_parameter_without_a_width_warns_once_and_goes_on() -> None:
     study = optuna.create_study(sampler=archopt.HeadAllocationSampler(seed=0))
     with pytest.warns(UserWarning, match="needs d_model to place 'n_heads'"):
