@@ -282,5 +282,6 @@ def _last_line(stderr: IO[bytes]) -> str:
     size = stderr.seek(0, os.SEEK_END)
     stderr.seek(max(0, size - _STDERR_TAIL_BYTES))
     lines = stderr.read().decode("utf-8", "replace").split("\n")
-    said = [" ".join(line.split()) for line in lines if line.strip()]
+    # warnings that the interpreter prints as it ends stand behind the traceback, and are not the reason
+    said = [" ".join(line.split()) for line in lines if line.strip() and "Warning: " not in line]
     return said[-1][:200] if said else ""
