@@ -48,16 +48,14 @@ def loss_against_head_dim(recommendation: Recommendation, rows: Sequence[TrialRo
     ended, stopped = finished(rows), stopped_early(rows)
     entries = estimated(recommendation)
     values = [float(row["value"]) for row in ended]
-    bounds = [
-        float(entry[key]) for entry in entries for key in ("mean", "low", "high") if finite(entry.get(key)) is not None
-    ]
-    if not values and not bounds:
+    means, ends = _means_and_ends(entries)
+    if not values and not means:
         return None
     metric = metric_name(recommendation)
     dims = sorted({head_dim_of(row) for row in [*ended, *stopped, *listed(recommendation)]})
     theory = finite((recommendation.get("theory") or {}).get("head_dim"))
     spread = theory_range(recommendation) if theory is not None else None
-    y = value_axis(metric, readable_range(values, bounds))
+    y = value_axis(metric, readable_range([*values, *ends], means))
     x = log_axis("head_dim", [*dims, *([theory] if theory else [])], dims)
     width = d_model_of(recommendation)
     x["title"]["text"] = f"head_dim (heads = {width} / head_dim)" if width else "head_dim"
@@ -155,10 +153,8 @@ def loss_against_time(recommendation: Recommendation) -> Figure | None:
     caption = (
         "Nothing measured is both faster and better than a point on the dotted line. Bars are the posterior intervals."
     )
-    bounds = [
-        float(entry[key]) for entry in entries for key in ("mean", "low", "high") if finite(entry.get(key)) is not None
-    ]
-    axes = log_axis("milliseconds per training step", milliseconds), value_axis(metric, bounds)
+    means, ends = _means_and_ends(entries)
+    axes = log_axis("milliseconds per training step", milliseconds), value_axis(metric, readable_range(ends, means))
     return Figure("loss-time", f"{metric} against time", caption, alternative, tuple(traces), layout(*axes))
 
 
@@ -217,3 +213,12 @@ def _best_and_ends(recommendation: Recommendation, entries: Sequence[Mapping[str
     unique = list({allocation_of(entry): entry for entry in told}.values())
     parts = [f"{in_words(allocation_of(entry) or (0, 0))} {fixed(entry['mean'], decimals)}" for entry in unique]
     return f"Posterior mean {metric} from the smallest to the largest head_dim: {'; '.join(parts)}."
+
+
+def _means_and_ends(entries: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
+    """Posterior means, which an axis always shows, and interval ends, which far out are cut off."""
+
+    def known(keys: Sequence[str]) -> list[float]:
+        return [float(entry[key]) for entry in entries for key in keys if finite(entry.get(key)) is not None]
+
+    return known(("mean",)), known(("low", "high"))
