@@ -171,7 +171,7 @@ def _infeasible_allocations(records: Sequence[TrialRecord]) -> set[HeadAllocatio
 
 
 def predict_from_records(
-    record: TrialRecord, finished: Sequence[TrialRecord], *, at_step: int | None = None, use_diversity: bool = True
+    record: TrialRecord, finished: Sequence[TrialRecord], *, at_step: int | None = None
 ) -> FinalValue | None:
     """Where ``record`` would end, from its curve up to ``at_step`` (its last step by default) and its diversity.
 
@@ -194,8 +194,8 @@ def predict_from_records(
         _as_features(curve, log_scale),
         np.log(final) if log_scale else final,
         _as_features(curve_now[None, :], log_scale)[0],
-        diversity=np.array([_diversity_features(other, step) for _, other in known]) if use_diversity else None,
-        diversity_now=np.array(_diversity_features(record, step)) if use_diversity else None,
+        diversity=np.array([_diversity_features(other, step) for _, other in known]),
+        diversity_now=np.array(_diversity_features(record, step)),
         log_scale=log_scale,
     )
 

@@ -42,6 +42,7 @@ MAX_TRACEBACK = 4000  # characters, the last ones: they name the error
 class _Running:
     trial: "optuna.Trial"
     begun: float  # monotonic seconds
+    train_seconds: float = 0.0  # of training steps, as of the last rung
     n_slow: int = 0  # rungs in a row with steps above the limit
     too_slow: float | None = None  # seconds a step, once that is established
 
@@ -186,6 +187,7 @@ class TrialLoop:
         if running is None:
             return  # given up in the meantime
         trial = running.trial
+        running.train_seconds = report.train_seconds
         report_diversity(trial, report.step, report.value, report.hdi, output_correlation=report.output_correlation)
         last = report.step == self.n_steps
         running.note_speed(report.seconds_per_step, self.budget.max_seconds_per_step, last=last)
@@ -199,6 +201,7 @@ class TrialLoop:
         trial = running.trial
         trial.set_user_attr(ATTRIBUTES.seconds_per_step, outcome.seconds_per_step)
         trial.set_user_attr(ATTRIBUTES.attention, outcome.attention)
+        trial.set_user_attr(ATTRIBUTES.train_seconds, running.train_seconds)
         if running.too_slow is not None:
             reason = f"{running.too_slow:.3g} s a step, above the limit of {self.budget.max_seconds_per_step:.3g}"
             self._fail(trial, reason, "infeasible")
