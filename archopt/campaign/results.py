@@ -81,6 +81,7 @@ def data_facts(dataset: "Dataset", summary: "DatasetSummary") -> dict[str, Any]:
         "n_available": dataset.n_available,
         "n_valid": len(dataset.valid) if dataset.kind == "text" else len(dataset.valid.targets),
         "noise_variance": summary.noise_variance,
+        "bias_to_noise": summary.bias_to_noise,
         "notes": [*dataset.notes, *summary.notes],
     }
 

@@ -1,4 +1,4 @@
-"""What the theory needs to know of a data set: n, the inputs' intrinsic dimension, and the share of noise."""
+"""What the theory needs to know of a data set: n, the inputs' intrinsic dimension, noise, signal to noise."""
 
 import warnings
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from archopt.errors import OptionError
 MAX_POINTS = 2_000
 MIN_POINTS = 30  # fewer distinct points give TwoNN and MLE no neighbourhoods
 N_NEIGHBOURS = 10
+MIN_SHARE, MAX_SHARE = 0.01, 0.95  # of noise; at 300 smooth rows the sd over draws is 0.001-0.003 and 0.05 there
 _WARNED_OF = "(Dropping .* points with zero distance|n_neighbors >= len|divide by zero|invalid value)"
 
 
@@ -28,6 +29,8 @@ class DatasetSummary:
         intrinsic_dim_range: lowest and highest estimate.
         noise_variance: share of the target's variance that no function of the inputs can explain, in [0, 1]; None for
             texts, and where there are too few rows. Too large rather than too small: see ``noise_share``.
+        bias_to_noise: B / sigma^2 of the law "bound", above 0: ``signal_to_noise`` of the data where it can be
+            estimated, else the family's default; a note says which.
         notes: one line on where each figure comes from.
     """
 
@@ -36,6 +39,7 @@ class DatasetSummary:
     intrinsic_dim: float
     intrinsic_dim_range: tuple[float, float]
     noise_variance: float | None
+    bias_to_noise: float
     notes: tuple[str, ...]
 
 
@@ -53,15 +57,17 @@ def summarise(dataset: Dataset, *, seed: int = 0) -> DatasetSummary:
         raise OptionError(f"seed must be a whole number of at least 0 but got {seed}")
     if not isinstance(dataset, TableDataset):
         middle, span, reason = _convention("text")
-        return DatasetSummary(dataset.n_samples, "text", middle, span, None, (reason,))
+        ratio, ratio_note = signal_to_noise(None, "text")
+        return DatasetSummary(dataset.n_samples, "text", middle, span, None, ratio, (reason, ratio_note))
     rows = np.arange(dataset.n_samples)
     if len(rows) > MAX_POINTS:
         rows = np.sort(np.random.default_rng([seed, 1]).choice(rows, MAX_POINTS, replace=False))
     inputs = dataset.train.inputs[rows].astype(np.float64)
     span, dimension_note = intrinsic_dim_range(inputs)
     noise, noise_note = noise_share(inputs, dataset.train.targets[rows], classes=dataset.task == "classification")
-    middle = float(np.sqrt(span[0] * span[1]))
-    return DatasetSummary(dataset.n_samples, "table", middle, span, noise, (dimension_note, noise_note))
+    middle, notes = float(np.sqrt(span[0] * span[1])), (dimension_note, noise_note)
+    ratio, ratio_note = signal_to_noise(noise, "table")
+    return DatasetSummary(dataset.n_samples, "table", middle, span, noise, ratio, (*notes, ratio_note))
 
 
 def intrinsic_dim_range(inputs: NDArray[np.float64]) -> tuple[tuple[float, float], str]:
@@ -142,6 +148,37 @@ def noise_share(inputs: NDArray[np.float64], targets: NDArray[Any], *, classes: 
     intercept = gamma.mean() - slope * delta.mean()
     share = float(np.clip(min(intercept, gamma[0]) / variance, 0.0, 1.0))
     return share, f"noise: {share:.0%} of the target's variance by the Gamma test on {len(kept):,} rows; biased upwards"
+
+
+def signal_to_noise(share: float | None, family: Literal["table", "text"]) -> tuple[float, str]:
+    """The ratio B / sigma^2 of the law "bound", from the share of noise.
+
+    Ours. B is the squared bias at head_dim 1, and a head that averages everything predicts the mean: its integrated
+    squared bias is the variance of the regression function, so B is read as that variance, its largest value, and
+    B / sigma^2 as (1 - s) / s. This holds for classes too: Cover and Hart's share is the noise's part of the summed
+    variance of the one-hot targets, so it is their ratio under squared error (the Brier score).
+
+    Bias: downwards, as the share is biased upwards; but for shares above 0.8 of smooth functions of 1-2 inputs, which
+    came out low by 0.01-0.03 on made data. The ratio enters head_dim by a power between 2/(d + 6) and
+    2/(d + 4) only (beta = 2).
+
+    Args:
+        share: from ``noise_share``; None where it cannot be estimated.
+        family: whose default stands in where the share is None, or so near 0 or 1 that dividing says nothing.
+
+    Returns:
+        Above 0, and a line on where it comes from.
+    """
+    from archopt.theory.scaling import FAMILY_DEFAULTS
+
+    if share is not None and MIN_SHARE <= share <= MAX_SHARE:
+        ratio = (1.0 - share) / share
+        return ratio, f"bias-to-noise ratio {ratio:.2g}: signal to noise at that share of noise; biased downwards"
+    default = FAMILY_DEFAULTS[family]
+    why = "" if share is None else f" (a noise share of {share:.0%} is too near {round(share)} to divide by)"
+    return default.bias_to_noise, (
+        f"bias-to-noise ratio {default.bias_to_noise:g}, not estimated{why}: {default.bias_to_noise_reason}"
+    )
 
 
 def _estimates(points: NDArray[np.float64]) -> dict[str, float]:

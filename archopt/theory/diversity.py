@@ -10,9 +10,18 @@ Ours: as printed the index depends on the scale of W and identical heads give 0 
 "subspace" form meets both end points at any scale. The baseline of random heads, its spread, excess and z-score.
 If the inputs fill only p < D linear directions of the width they are read from, random heads overlap more than the
 baseline says; it assumes that all D are filled.
+
+(HDI.1)  HDI = 1 - 2/(H(H-1)) sum_{h<g} ||W_h^T W_g||_F^2 / d_k^2       "paper"; Stated
+(HDI.2)  HDI = 1 - 2/(H(H-1)) sum_{h<g} ||Q_h^T Q_g||_F^2 / d_k         "subspace"; Ours, as all that follows
+(HDI.3)  E ||Q_h^T Q_g||_F^2 / d_k = d_k / D                           independent random subspaces
+(HDI.4)  excess = (HDI - (1 - d_k/D)) / (d_k/D)
+(HDI.5)  sd(excess) = 2 (D - d_k) / (d_k sqrt(H (H-1) (D-1) (D+2)))    independent random subspaces
+(HDI.6)  z = excess / sd(excess)
+(HDI.7)  mean_{h != g} corr_hg = (||sum_h z_h||^2 - H) / (H(H-1))      z_h: centred outputs of head h over their norm
 """
 
-from math import nan, sqrt
+from math import isfinite, nan, sqrt
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,13 +38,13 @@ INDEX_SLACK = 0.01  # an index computed in half precision may leave [0, 1] by th
 def head_diversity_index(key_projections: ArrayLike, form: str = "subspace") -> float:
     """Mean pairwise separation of the subspaces that the heads' keys read.
 
-    HDI = 1 - 2/(H(H-1)) * sum_{h<g} ||Q_h^T Q_g||_F^2 / d_k, with Q_h an orthonormal basis of the columns of W_h: one
-    minus the mean squared cosine of the principal angles. Unchanged by W_h -> W_h R for invertible R.
+    The subspace form (HDI.2) is one minus the mean squared cosine of the principal angles, unchanged by W_h -> W_h R
+    for invertible R. The paper form (HDI.1) depends on the scale.
 
     Args:
         key_projections: shape (H, D, d_k), NumPy or a torch tensor on any device; head h maps row vectors by
             ``x @ key_projections[h]``.
-        form: "subspace" (above) or "paper" (G = W_h^T W_g / d_k as printed; depends on the scale).
+        form: "subspace" or "paper" (as printed).
 
     Returns:
         Dimensionless; NaN for a single head. Subspace form: in [0, 1]; independent random heads average 1 - d_k/D.
@@ -44,7 +53,8 @@ def head_diversity_index(key_projections: ArrayLike, form: str = "subspace") -> 
         AllocationError: d_k > D.
         DegenerateHeadError: a slice is not finite or lacks full column rank; ``.head`` is its index. (The rank of a
             single head is not looked at.)
-        OptionError: another shape, not real numbers, or an unknown form.
+        OptionError: another shape, not real numbers, an unknown form, or entries so large that the paper form leaves
+            the floats.
 
     Source: arXiv:2605.20271, section on the Head Diversity Index; subspace form: ours.
     """
@@ -94,14 +104,14 @@ def excess_from_index(hdi: float, *, d_model: int, head_dim: int) -> float:
 
     Source: ours.
     """
-    overlap = _head_dim(d_model, head_dim) / d_model  # E ||Q_h^T Q_g||_F^2 / d_k of independent random subspaces
-    if hdi != hdi:  # NaN
+    overlap = _head_dim(d_model, head_dim) / d_model  # (HDI.3)
+    if isinstance(hdi, Real) and hdi != hdi:  # NaN
         return nan
     allowed = "from 0 to 1 (the subspace form; the paper form has no baseline)"
     index = finite_number("hdi", hdi, allowed)
     if not -INDEX_SLACK <= index <= 1.0 + INDEX_SLACK:
         raise OptionError(f"hdi must be {allowed} but got {index:g}")
-    return (index - (1.0 - overlap)) / overlap
+    return (index - (1.0 - overlap)) / overlap  # (HDI.4)
 
 
 def z_score_from_index(hdi: float, *, d_model: int, n_heads: int, head_dim: int) -> float:
@@ -120,14 +130,13 @@ def z_score_from_index(hdi: float, *, d_model: int, n_heads: int, head_dim: int)
     """
     excess = excess_from_index(hdi, d_model=d_model, head_dim=head_dim)
     spread = random_excess_sd(d_model=d_model, n_heads=n_heads, head_dim=head_dim)
-    return excess / spread if spread > 0.0 else nan  # NaN compares false
+    return excess / spread if spread > 0.0 else nan  # (HDI.6); NaN compares false
 
 
 def random_excess_sd(*, d_model: int, n_heads: int, head_dim: int) -> float:
     """Exact standard deviation of the excess when the heads' subspaces are independent and uniformly random.
 
-    2 (D - d_k) / (d_k sqrt(H (H-1) (D-1) (D+2))). With H * d_k = D that is 2 sqrt((H-1)/H) / sqrt((D-1)(D+2)), about
-    2 sqrt((H-1)/H) / D.
+    (HDI.5). With H * d_k = D that is 2 sqrt((H-1)/H) / sqrt((D-1)(D+2)), about 2 sqrt((H-1)/H) / D.
 
     Why: ||Q_h^T Q_g||_F^2 = tr(P_h P_g) with projectors P. Their traceless parts have squared norm d_k (D - d_k) / D
     and live in an irreducible representation of O(D), the traceless symmetric matrices, of dimension (D-1)(D+2)/2. So
@@ -147,7 +156,7 @@ def random_excess_sd(*, d_model: int, n_heads: int, head_dim: int) -> float:
         return nan
     if d_k == D:
         return 0.0
-    return 2.0 * (D - d_k) / (d_k * sqrt(H * (H - 1) * (D - 1) * (D + 2)))
+    return 2.0 * (D - d_k) / (d_k * sqrt(H * (H - 1) * (D - 1) * (D + 2)))  # (HDI.5)
 
 
 def principal_angles(first: ArrayLike, second: ArrayLike) -> Array:
@@ -199,6 +208,7 @@ def head_output_correlation(outputs: ArrayLike) -> float:
     if y.shape[1] < 2:
         raise OptionError(f"outputs must have at least 2 rows, shape (H, n) or (H, n, c), but got shape {y.shape}")
     refuse_non_finite(y, "output")
+    y = _in_range(y)
     centred = (y - y.mean(axis=1, keepdims=True)).reshape(len(y), -1)
     size, rounding = np.linalg.norm(centred, axis=1), epsilon * np.linalg.norm(y.reshape(len(y), -1), axis=1)
     varies = size > 10.0 * rounding
@@ -207,7 +217,7 @@ def head_output_correlation(outputs: ArrayLike) -> float:
         return nan
     summed = (centred[varies] / size[varies, np.newaxis]).sum(axis=0)
     total = float(summed @ summed)  # ||sum_h z_h||^2 = sum over all h, g of the correlation, the diagonal being H
-    return float(np.clip((total - n_varying) / (n_varying * (n_varying - 1)), -1.0, 1.0))
+    return float(np.clip((total - n_varying) / (n_varying * (n_varying - 1)), -1.0, 1.0))  # (HDI.7)
 
 
 def _index(W: Array, epsilon: float, form: str) -> float:
@@ -216,9 +226,16 @@ def _index(W: Array, epsilon: float, form: str) -> float:
         return nan  # no pairs: neither low nor high
     Q = _bases(W, epsilon)
     pairs: float = n_heads * (n_heads - 1) / 2
-    if form == "paper":
-        return 1.0 - _summed_overlap(W) / (pairs * float(head_dim) ** 2)  # ||G_hg||_F^2 = ||W_h^T W_g||_F^2 / d_k^2
-    return float(np.clip(1.0 - _summed_overlap(Q) / (pairs * head_dim), 0.0, 1.0))  # rounding may pass the ends
+    if form == "subspace":
+        return float(np.clip(1.0 - _summed_overlap(Q) / (pairs * head_dim), 0.0, 1.0))  # (HDI.2); rounding errs
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        index = 1.0 - _summed_overlap(W) / (pairs * float(head_dim) ** 2)  # (HDI.1)
+    if not isfinite(index):
+        raise OptionError(
+            f"key_projections must be small enough for form 'paper', whose fourth powers exceed 1e308 at entries up to "
+            f"{np.abs(W).max():.1e}; form 'subspace' does not depend on their scale"
+        )
+    return index
 
 
 def _summed_overlap(matrices: Array) -> float:
@@ -237,18 +254,28 @@ def _summed_overlap(matrices: Array) -> float:
 
 def _bases(W: Array, epsilon: float, first_head: int = 0) -> Array:
     """Orthonormal bases of the columns of each head, shape (H, D, d_k)."""
-    Q, R = np.linalg.qr(W)
+    Q, R = np.linalg.qr(_in_range(W))
     singular = np.linalg.svd(R, compute_uv=False)
     # Rounding the entries moves no singular value by more than epsilon/2 * sqrt(d_k) * the largest (Weyl).
     degenerate = singular[:, -1] <= 10.0 * epsilon * sqrt(W.shape[2]) * singular[:, 0]
     if degenerate.any():
         head = int(degenerate.argmax())
         raise DegenerateHeadError(
-            f"head {first_head + head} lacks full column rank: its {W.shape[2]} columns must be linearly independent "
-            f"but its singular values go from {singular[head, 0]:.1e} down to {singular[head, -1]:.1e}",
+            f"head {first_head + head} lacks full column rank: its {W.shape[2]} columns must be linearly independent, "
+            f"but its singular values (entries scaled to 1) go from {singular[head, 0]:.1e} to {singular[head, -1]:.1e}",
             first_head + head,
         )
     return np.asarray(Q)
+
+
+def _in_range(heads: Array) -> Array:
+    """Each head times the power of two that takes its largest entry into [1/2, 1), or to 0.
+
+    Exact, but for entries below 1e-308 of the largest; squares then neither overflow nor vanish.
+    """
+    _, exponents = np.frexp(np.abs(heads).reshape(len(heads), -1).max(axis=1))
+    scaled: Array = np.ldexp(heads, -exponents.reshape(-1, *[1] * (heads.ndim - 1)))
+    return scaled
 
 
 def _projections(key_projections: ArrayLike) -> tuple[Array, float]:

@@ -8,6 +8,14 @@ Stated (arXiv:2605.20271, Theorem 6.1): under H * d_k = D, d_k* ~ (log n)^{2/(4+
 
 Ours: everything else. The exponent for general smoothness, the constant, the power law, the bound and its minimiser.
 Three laws to hold against data; where they disagree with the data, the data win.
+
+(6.1)  d_k* = c (log n)^{2/(2 beta + d)}           log-law; Stated for beta = 2 and up to c
+(6.2)  H* = D / d_k*                               Stated
+(6.3)  d_k* = c n^{2/(2 beta + d)}                 power law: h ~ n^{-1/(2 beta + d)} read with h = d_k^{-1/2}
+(6.4)  MSE / sigma^2 <= (B/sigma^2) d_k^{-beta} + (d_k^{d/2} / n) (rho + (1 - rho) d_k / D),  d_k >= d
+(6.5)  beta (B/sigma^2) n d_k^{-beta} = rho (d/2) d_k^{d/2} + (1 - rho) ((d+2)/2) d_k^{d/2+1} / D     minimises (6.4)
+(6.5a) d_k* = (2 beta (B/sigma^2) n D / (d+2))^{2/(d+2+2 beta)}    rho = 0, so H* ~ D^{(d+4)/(d+6)} for beta = 2
+(6.5b) d_k* = (2 beta (B/sigma^2) n / d)^{2/(d+2 beta)}            rho = 1, the power law, so H* linear in D
 """
 
 from collections.abc import Mapping
@@ -28,7 +36,8 @@ class FamilyDefault:
     """The log-law's constant for one kind of task, before any trial.
 
     ``constant`` is the geometric mean of ``constant_range`` and holds at ``intrinsic_dim``; ``sd_octaves`` is the
-    standard deviation of log2(d_k*) about the law; ``reason`` says where the figures come from.
+    standard deviation of log2(d_k*) about the law; ``reason`` says where the figures come from. ``bias_to_noise`` is
+    the B / sigma^2 to take where data give none, and ``bias_to_noise_reason`` says why.
     """
 
     constant: float
@@ -37,6 +46,8 @@ class FamilyDefault:
     intrinsic_dim_range: tuple[float, float]
     sd_octaves: float
     reason: str
+    bias_to_noise: float
+    bias_to_noise_reason: str
 
 
 FAMILY_DEFAULTS: Mapping[str, FamilyDefault] = MappingProxyType(
@@ -51,6 +62,11 @@ FAMILY_DEFAULTS: Mapping[str, FamilyDefault] = MappingProxyType(
                 "our pilots with Nadaraya-Watson regressors at D = 48: best head_dim 6-16 at n = 400, and 32-48 on one "
                 "smooth table for n = 200 to 2,000, which at d = 8 is a constant of 4-36; the geometric mean is 12"
             ),
+            bias_to_noise=1.0,
+            bias_to_noise_reason=(
+                "a convention: a target that is half noise; at d = 8 a factor of 10 moves the bound's head_dim by a "
+                "factor of 1.4 (independent heads) to 1.5 (identical ones)"
+            ),
         ),
         "text": FamilyDefault(
             constant=sqrt(20.0 * 100.0),
@@ -62,6 +78,11 @@ FAMILY_DEFAULTS: Mapping[str, FamilyDefault] = MappingProxyType(
                 "published language models: best head_dim 32-64 (Vaswani et al. 2017, table 3) and 64-160 (grid of "
                 "Gadre et al. 2024), which at d = 8 is a constant of 20-100, geometric mean 45; d of a text is a "
                 "convention, not a measurement"
+            ),
+            bias_to_noise=3.0,
+            bias_to_noise_reason=(
+                "a convention, entropy standing for variance: a letter of English has 4.03 bits on its own and 0.6-1.3 "
+                "after 100 letters (Shannon 1951, 27 letters); (4.03 - 1) / 1, range 2-6"
             ),
         ),
     }
@@ -97,11 +118,18 @@ class TheoryAllocation:
     @property
     def n_heads(self) -> float:
         """H* = D / d_k*."""
-        return self.d_model / self.head_dim
+        return self.d_model / self.head_dim  # (6.2)
 
     @property
     def nearest(self) -> HeadAllocation:
-        """The split of ``d_model`` nearest to ``head_dim`` on a log scale, among all divisors."""
+        """The split of ``d_model`` nearest to ``head_dim`` on a log scale, among all divisors.
+
+        Where a model sets limits: ``nearest_allocation(asked.head_dim, feasible_allocations(asked.d_model,
+        head_dim_multiple_of=8))``, both from ``archopt.allocation``.
+
+        Raises:
+            AllocationError: ``d_model`` is above the widest that ``feasible_allocations`` takes.
+        """
         return nearest_allocation(self.head_dim, feasible_allocations(self.d_model))
 
 
@@ -118,8 +146,8 @@ def optimal_allocation(
 ) -> TheoryAllocation:
     """The head width that a law asks for, and H = D / d_k.
 
-    "log" (Stated for beta = 2 and up to the constant): d_k* = c (log n)^{2/(2 beta + d)}. "power" (Ours): d_k* =
-    c n^{2/(2 beta + d)}. "bound" (Ours): the minimiser of :func:`mse_bound` over d_k >= d.
+    "log" (Stated for beta = 2 and up to the constant): (6.1). "power" (Ours): (6.3). "bound" (Ours): the minimiser of
+    (6.4), see :func:`bound_minimiser`.
 
     Args:
         d_model: D.
@@ -144,19 +172,15 @@ def optimal_allocation(
     rho = number_between("head_correlation", head_correlation, 0.0, 1.0)
     notes = []
     if beta < smoothness:
-        notes.append(f"smoothness {smoothness:g} is used as {beta:g}: a positive kernel cannot use more")
+        notes.append(f"smoothness {float(smoothness):g} is used as {beta:g}: a positive kernel cannot use more")
     if law == "bound":
         if bias_to_noise is None:
             raise OptionError("law 'bound' needs bias_to_noise, a number above 0 (B / sigma^2), but got none")
         if c != 1.0:
-            raise OptionError(
-                f"constant must be left at 1 with law 'bound' but got {c:g}: bias_to_noise sets its scale"
-            )
+            raise OptionError(f"constant must be left at 1 with law 'bound', which has its own scale, but got {c:g}")
         asked = bound_minimiser(d_model, n, d, beta, bias_to_noise=bias_to_noise, head_correlation=rho)
         if asked == d:
-            notes.append(
-                f"the bound is least below head_dim = intrinsic_dim = {d:g}, where it does not hold: raised to it"
-            )
+            notes.append(f"the bound is least below intrinsic_dim = {d:g}, where it does not hold: raised to it")
     else:
         if bias_to_noise is not None or rho != 0.0:
             raise OptionError(f"bias_to_noise and head_correlation act in law 'bound' only, but law is {law!r}")
@@ -177,27 +201,27 @@ def mse_bound(
     bias_to_noise: float,
     head_correlation: float = 0.0,
 ) -> float:
-    """A bound on the integrated MSE in units of the noise variance.
+    """A bound on the integrated MSE in units of the noise variance, (6.4).
 
-    (B/sigma^2) d_k^{-beta} + (d_k^{d/2} / n) (rho + (1 - rho) d_k / D): Theorem 3.1's terms with bias^2 =
-    B d_k^{-beta}, variance of a head sigma^2 d_k^{d/2} / n, equal weights, and correlation rho between heads.
+    Theorem 3.1's terms with bias^2 = B d_k^{-beta}, variance of a head sigma^2 d_k^{d/2} / n, equal weights, and
+    correlation rho between heads.
 
     Args: as for :func:`optimal_allocation`; ``head_dim`` any number above 0.
+
+    Returns:
+        Dimensionless; infinite above 1e308.
 
     Raises:
         OptionError, AllocationError: an argument is outside what is allowed.
 
     Source: ours.
     """
-    d_k, n, d = (
-        positive_number("head_dim", head_dim),
-        _sample(n_samples),
-        positive_number("intrinsic_dim", intrinsic_dim),
-    )
-    beta, ratio = _smoothness(smoothness), positive_number("bias_to_noise", bias_to_noise)
+    d_k, n = positive_number("head_dim", head_dim), _sample(n_samples)
+    d, beta = positive_number("intrinsic_dim", intrinsic_dim), _smoothness(smoothness)
+    ratio = positive_number("bias_to_noise", bias_to_noise)
     rho = number_between("head_correlation", head_correlation, 0.0, 1.0)
     shared = rho + (1.0 - rho) * d_k / allocation_of(d_model, 1).d_model
-    return _exp(log(ratio) - beta * log(d_k)) + _exp(d / 2.0 * log(d_k) - log(n)) * shared
+    return _exp(log(ratio) - beta * log(d_k)) + _exp(d / 2.0 * log(d_k) - log(n)) * shared  # (6.4)
 
 
 def bound_minimiser(
@@ -211,11 +235,8 @@ def bound_minimiser(
 ) -> float:
     """The d_k >= d at which :func:`mse_bound` is least; it may exceed D.
 
-    In t = log d_k the bound is a sum of exponentials, hence convex, so its stationary point is its minimiser:
-    beta (B/sigma^2) n e^{-beta t} = rho (d/2) e^{(d/2) t} + (1 - rho) ((d+2)/2) e^{(d/2+1) t} / D.
-    Closed form where one term on the right is absent: at rho = 0 (2 beta (B/sigma^2) n D / (d+2))^{2/(d+2+2 beta)}, so
-    H* ~ D^{(d+4)/(d+6)} for beta = 2; at rho = 1 (2 beta (B/sigma^2) n / d)^{2/(d+2 beta)}, the power law, H* linear
-    in D. In between the root is found numerically.
+    In t = log d_k the bound is a sum of exponentials, hence convex, so its stationary point (6.5) is its minimiser.
+    Closed form where one term on its right is absent, (6.5a) and (6.5b); in between the root is found numerically.
 
     Args: as for :func:`optimal_allocation`.
 
@@ -227,15 +248,15 @@ def bound_minimiser(
     D = allocation_of(d_model, 1).d_model
     n, d, beta = _sample(n_samples), positive_number("intrinsic_dim", intrinsic_dim), _smoothness(smoothness)
     rho = number_between("head_correlation", head_correlation, 0.0, 1.0)
-    log_bias = log(beta) + log(positive_number("bias_to_noise", bias_to_noise)) + log(n)
-    # log coefficient and exponent of the two terms on the right
+    log_bias = log(beta) + log(positive_number("bias_to_noise", bias_to_noise)) + log(n)  # (6.5), left, at d_k = 1
+    # log coefficient and exponent of the two terms on the right of (6.5)
     terms = []
     if rho > 0.0:
-        terms.append((log(rho) + log(d) - log(2.0), d / 2.0))
+        terms.append((log(rho) + log(d) - log(2.0), d / 2.0))  # (6.5), first term
     if rho < 1.0:
-        terms.append((log1p(-rho) + log((d + 2.0) / 2.0) - log(D), d / 2.0 + 1.0))
-    stationary = [(log_bias - log_coefficient) / (beta + power) for log_coefficient, power in terms]
-    t = stationary[0] if len(terms) == 1 else _root_of_two_terms(log_bias, beta, terms, stationary)
+        terms.append((log1p(-rho) + log((d + 2.0) / 2.0) - log(D), d / 2.0 + 1.0))  # (6.5), second term
+    alone = [(log_bias - log_coefficient) / (beta + power) for log_coefficient, power in terms]  # (6.5b), (6.5a)
+    t = alone[0] if len(terms) == 1 else _root_of_two_terms(log_bias, beta, terms, alone)
     return max(_exp(t), d)
 
 
@@ -244,7 +265,7 @@ def _root_of_two_terms(log_bias: float, beta: float, terms: list[tuple[float, fl
 
     def gap(t: float) -> float:  # log right side - log left side, rising in t
         first, second = (log_coefficient + power * t for log_coefficient, power in terms)
-        return max(first, second) + log1p(exp(-abs(first - second))) - log_bias + beta * t
+        return max(first, second) + log1p(exp(-abs(first - second))) - log_bias + beta * t  # (6.5)
 
     # Each term alone is less than the sum, twice the larger one is at least the sum: the root lies between.
     above = min(alone)
@@ -254,11 +275,11 @@ def _root_of_two_terms(log_bias: float, beta: float, terms: list[tuple[float, fl
 
 
 def _log_law(n: float, d: float, beta: float, c: float) -> float:
-    return _exp(log(c) + 2.0 / (2.0 * beta + d) * log(log(n)))  # c (log n)^{2/(2 beta + d)}; Theorem 6.1 at beta = 2
+    return _exp(log(c) + 2.0 / (2.0 * beta + d) * log(log(n)))  # (6.1)
 
 
 def _power_law(n: float, d: float, beta: float, c: float) -> float:
-    return _exp(log(c) + 2.0 / (2.0 * beta + d) * log(n))  # c n^{2/(2 beta + d)}: h ~ n^{-1/(2 beta + d)}, d_k = h^{-2}
+    return _exp(log(c) + 2.0 / (2.0 * beta + d) * log(n))  # (6.3)
 
 
 def _sample(n_samples: float) -> float:

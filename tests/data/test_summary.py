@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from archopt.data import load_dataset, summarise
-from archopt.data.summary import intrinsic_dim_range, noise_share
+from archopt.data.summary import intrinsic_dim_range, noise_share, signal_to_noise
 from archopt.errors import OptionError
-from archopt.theory.scaling import FAMILY_DEFAULTS
+from archopt.theory.scaling import FAMILY_DEFAULTS, optimal_allocation
 
 RNG = np.random.default_rng(0)
 
@@ -68,6 +68,65 @@ def test_noise_is_none_where_it_cannot_be_estimated():
     assert noise_share(RNG.random((50, 2)), np.ones(50), classes=False)[0] is None
 
 
+def smooth_target(dim, ratio, n_rows, seed):
+    """Inputs, and a smooth function of them plus noise, with Var(signal) / Var(noise) = ratio."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.random((n_rows, dim))
+    signal = np.sin(2 * np.pi * inputs[:, 0]) + (np.cos(np.pi * inputs[:, 1]) if dim == 2 else 0.0)
+    return inputs, signal / signal.std() + rng.normal(size=n_rows) / np.sqrt(ratio)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0, 19.0])
+def test_bias_to_noise_is_the_signal_to_noise_of_smooth_functions(dim, ratio):
+    found = []
+    for seed in range(5):
+        share, _ = noise_share(*smooth_target(dim, ratio, 2_000, seed), classes=False)
+        found.append(signal_to_noise(share, "table")[0])
+    # sd of the share over draws 0.03 at 0.8, 0.02 at 0.5, 0.004 at 0.1, 0.002 at 0.05, so of the ratio at most 20 %,
+    # of the mean of five 9 %; the share itself is off by up to 2 %: 8 % of the ratio 0.25
+    assert np.mean(found) == pytest.approx(ratio, rel=0.25 if ratio < 1 else 0.12)
+
+
+def test_bias_to_noise_of_classes_is_that_of_their_one_hot_targets():
+    """p(1|x) = 0.1 left and 0.9 right. Variance of p is 0.16, of the noise 0.09, for each one-hot column."""
+    shares = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        inputs = rng.random((4_000, 1))
+        classes = (rng.random(4_000) < np.where(inputs[:, 0] < 0.5, 0.1, 0.9)).astype(int)
+        shares.append(noise_share(inputs, classes, classes=True)[0])
+    # sd of a share over draws 0.016 of 0.36, of ten 0.005: 2.1 % of the ratio
+    assert signal_to_noise(float(np.mean(shares)), "table")[0] == pytest.approx(0.16 / 0.09, rel=0.08)
+
+
+@pytest.mark.parametrize(("share", "said"), [(None, "not estimated:"), (0.0, "too near 0"), (1.0, "too near 1")])
+def test_bias_to_noise_falls_back_on_the_default_of_its_family(share, said):
+    for family, default in FAMILY_DEFAULTS.items():
+        ratio, note = signal_to_noise(share, family)
+        assert ratio == default.bias_to_noise
+        assert said in note
+        assert default.bias_to_noise_reason in note
+
+
+def test_every_summary_has_a_ratio_that_the_bound_takes():
+    data = load_dataset("sklearn:diabetes")
+    found = summarise(data)
+    assert found.bias_to_noise == pytest.approx((1 - found.noise_variance) / found.noise_variance)
+    assert "signal to noise" in found.notes[-1]
+    constant = dataclasses.replace(data.train, targets=np.zeros_like(data.train.targets))
+    few = dataclasses.replace(data.train, inputs=data.train.inputs[:12], targets=data.train.targets[:12])
+    summaries = [summarise(dataclasses.replace(data, train=train)) for train in (constant, few)]
+    assert [summary.bias_to_noise for summary in summaries] == [FAMILY_DEFAULTS["table"].bias_to_noise] * 2
+    assert all("not estimated" in summary.notes[-1] for summary in summaries)
+    summaries += [found, summarise(load_dataset("sklearn:iris")), summarise(load_dataset("text:python-topics"))]
+    for summary in summaries:
+        asked = optimal_allocation(
+            48, summary.n_samples, summary.intrinsic_dim, law="bound", bias_to_noise=summary.bias_to_noise
+        )
+        assert 1.0 <= asked.head_dim <= 48.0
+
+
 def test_summaries_of_bundled_sets():
     digits = summarise(load_dataset("sklearn:digits"))
     assert digits.n_samples == 1_078
@@ -84,7 +143,8 @@ def test_a_text_has_a_convention():
     assert summary.family == "text"
     assert summary.intrinsic_dim == FAMILY_DEFAULTS["text"].intrinsic_dim
     assert summary.noise_variance is None
-    assert "convention" in summary.notes[0]
+    assert summary.bias_to_noise == FAMILY_DEFAULTS["text"].bias_to_noise
+    assert ["convention" in note for note in summary.notes] == [True, True]
 
 
 def test_a_large_table_is_subsampled_by_the_seed():

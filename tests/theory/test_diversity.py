@@ -149,7 +149,11 @@ def test_heads_as_wide_as_what_they_read_have_no_z_score():
     assert isnan(diversity_z_score(W))
 
 
-@pytest.mark.parametrize("hdi", [1.5, -0.2, float("inf"), "0.5", None])
+@pytest.mark.parametrize(
+    "hdi",
+    [1.5, -0.2, float("inf"), "0.5", None, True, 0.5j, 10**400, [0.5], np.array([0.5, 0.5]), np.array([])],
+    ids=repr,
+)
 def test_an_index_outside_the_unit_interval_is_refused(hdi):
     with pytest.raises(OptionError, match="hdi must be from 0 to 1"):
         z_score_from_index(hdi, d_model=24, n_heads=4, head_dim=6)
@@ -231,6 +235,54 @@ def test_a_head_that_is_not_finite_is_named(value, n_heads):
 def test_other_shapes_and_types_are_refused(values, message):
     with pytest.raises(OptionError, match=message):
         head_diversity_index(values)
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1e200, 1e307])
+def test_the_subspace_form_and_the_angles_have_no_scale_at_all(scale):
+    W = random_heads(16, 3, 12, 4)
+    # 1e-310 is subnormal: 14 bits less are left of each entry
+    assert head_diversity_index(W * scale) == pytest.approx(
+        head_diversity_index(W), abs=1e-9 if scale < 1e-300 else 1e-13
+    )
+    angles = principal_angles(W[0] * scale, W[1])
+    assert angles == pytest.approx(principal_angles(W[0], W[1]), abs=1e-9 if scale < 1e-300 else 1e-13)
+
+
+@pytest.mark.parametrize("shape", [(3, 12, 4), (3, 6, 4)])  # both Gram matrices
+def test_the_paper_form_refuses_a_scale_at_which_it_leaves_the_floats(shape):
+    W = np.random.default_rng(17).normal(size=shape) * 1e200
+    with pytest.raises(OptionError, match="key_projections must be small enough for form 'paper'") as error:
+        head_diversity_index(W, form="paper")
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("call", [head_diversity_index, excess_diversity, diversity_z_score])
+def test_a_head_of_zeros_is_degenerate_and_named_in_one_line(call):
+    W = random_heads(18, 3, 8, 2)
+    W[1] = 0.0
+    with pytest.raises(DegenerateHeadError, match="head 1 lacks full column rank") as error:
+        call(W)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "4", None, 1j, float("nan"), np.ones(2)], ids=repr)
+@pytest.mark.parametrize("argument", ["d_model", "n_heads", "head_dim"])
+def test_widths_and_heads_are_positive_whole_numbers(argument, value):
+    arguments = {"d_model": 24, "n_heads": 4, "head_dim": 6} | {argument: value}
+    with pytest.raises(AllocationError, match=f"{argument} must be a whole number of at least 1"):
+        random_excess_sd(**arguments)
+    with pytest.raises(AllocationError, match=f"{argument} must be a whole number of at least 1"):
+        z_score_from_index(0.7, **arguments)
+
+
+@pytest.mark.torch
+def test_torch_tensors_of_the_wrong_kind_are_refused():
+    torch = pytest.importorskip("torch")
+    for tensor in (torch.ones(4, 4), torch.ones(3, 4, 2) + 0j, torch.ones(0, 4, 2)):
+        with pytest.raises(OptionError, match="key_projections must"):
+            head_diversity_index(tensor)
 
 
 def test_heads_wider_than_what_they_read_are_refused():

@@ -62,6 +62,20 @@ def test_a_head_that_is_not_finite_is_named():
     assert error.value.head == 1
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200, 1e307])
+def test_the_scale_of_the_outputs_does_not_count(scale):
+    outputs = np.random.default_rng(5).normal(size=(3, 20))
+    assert head_output_correlation(outputs * scale) == pytest.approx(head_output_correlation(outputs), abs=1e-13)
+
+
+@pytest.mark.parametrize("values", ["outputs", None, [[1.0, 2.0], [1.0]], np.ones((2, 3)) > 0, np.ones((2, 3)) * 1j])
+def test_what_is_not_real_numbers_is_refused_in_one_line(values):
+    with pytest.raises(OptionError, match=r"^outputs must") as error:
+        head_output_correlation(values)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
 @pytest.mark.parametrize("shape", [(4,), (3, 1), (2, 3, 4, 5), (2, 0)])
 def test_other_shapes_are_refused(shape):
     with pytest.raises(OptionError, match=r"outputs must have .*\(H, n\) or \(H, n, c\)"):

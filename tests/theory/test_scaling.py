@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError
+from fractions import Fraction
 from math import log, sqrt
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from archopt import theory
-from archopt.allocation import HeadAllocation, divisors
+from archopt.allocation import HeadAllocation, divisors, feasible_allocations, nearest_allocation
 from archopt.errors import AllocationError, OptionError
 from archopt.theory import FAMILY_DEFAULTS, bound_minimiser, family_default, mse_bound, optimal_allocation
 
@@ -199,6 +200,41 @@ def test_bad_arguments_are_named_in_one_line(change, message):
     assert len(str(error.value)) < 300
 
 
+def test_the_nearest_split_under_limits():
+    asked = optimal_allocation(240, 1e6, 8, constant=21.0)
+    assert asked.head_dim == pytest.approx(32.53, abs=0.005)
+    assert asked.nearest == HeadAllocation(8, 30)
+    eights = feasible_allocations(asked.d_model, head_dim_multiple_of=8)  # 8, 16, 24, 40, 48, 80, 120, 240
+    assert nearest_allocation(asked.head_dim, eights) == HeadAllocation(6, 40)  # log(40/32.5) < log(32.5/24)
+
+
+NOT_A_NUMBER = [float("nan"), float("inf"), 0, -1.5, True, np.True_, "8", None, 1j, [8.0], np.ones(2), np.array([])]
+
+
+@pytest.mark.parametrize("value", [*NOT_A_NUMBER, 10**400], ids=repr)
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [(mse_bound, "head_dim")]
+    + [
+        (call, argument)
+        for call in (mse_bound, bound_minimiser)
+        for argument in ("n_samples", "intrinsic_dim", "smoothness", "bias_to_noise")
+    ],
+)
+def test_the_bound_refuses_what_is_not_a_positive_number(call, argument, value):
+    arguments = {"d_model": 48, "n_samples": 1e6, "intrinsic_dim": 8, "smoothness": 2.0, "bias_to_noise": 2.0}
+    if call is mse_bound:
+        arguments["head_dim"] = 12.0
+    with pytest.raises(OptionError, match=f"^{argument} must be a finite number above 0 but got") as error:
+        call(**arguments | {argument: value})
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_a_smoothness_of_any_type_of_number_is_capped():
+    assert optimal_allocation(48, 1000, 8, Fraction(7, 2)).notes == optimal_allocation(48, 1000, 8, 3.5).notes
+
+
 @pytest.mark.parametrize("d_model", [0, -48, 48.0, 10**9])
 def test_a_bad_width_is_an_allocation_error(d_model):
     with pytest.raises(AllocationError, match="d_model"):
@@ -224,6 +260,17 @@ def test_the_ranges_cover_the_head_widths_they_come_from(family, n_samples, lowe
     low, high = (optimal_allocation(1024, n_samples, 8, constant=c).head_dim for c in default.constant_range)
     assert low == pytest.approx(lowest, rel=0.15)  # the ranges are rounded to one or two digits
     assert high == pytest.approx(highest, rel=0.15)
+
+
+def test_a_default_bias_to_noise_says_what_it_rests_on():
+    table, text = family_default("table"), family_default("text")
+    assert (table.bias_to_noise, text.bias_to_noise) == (1.0, 3.0)
+    assert "at d = 8 a factor of 10 moves" in table.bias_to_noise_reason
+    for rho, factor in [(0.0, 1.4), (1.0, 1.5)]:  # the figures of that reason
+        low, high = (bound_minimiser(48, 1e9, 8, bias_to_noise=r, head_correlation=rho) for r in (1.0, 10.0))
+        assert high / low == pytest.approx(factor, abs=0.05)
+    assert "(4.03 - 1) / 1" in text.bias_to_noise_reason
+    assert text.bias_to_noise == pytest.approx((4.03 - 1) / 1, abs=0.05)
 
 
 def test_families_are_read_only_and_unknown_ones_are_refused():
