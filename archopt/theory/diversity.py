@@ -262,7 +262,7 @@ def _bases(W: Array, epsilon: float, first_head: int = 0) -> Array:
         head = int(degenerate.argmax())
         raise DegenerateHeadError(
             f"head {first_head + head} lacks full column rank: its {W.shape[2]} columns must be linearly independent, "
-            f"but its singular values (entries scaled to 1) go from {singular[head, 0]:.1e} to {singular[head, -1]:.1e}",
+            f"but its singular values (scaled) go from {singular[head, 0]:.1e} to {singular[head, -1]:.1e}",
             first_head + head,
         )
     return np.asarray(Q)
