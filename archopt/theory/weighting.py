@@ -172,7 +172,7 @@ def heads_by_quality(error_covariance: ArrayLike) -> NDArray[np.intp]:
 
     Raises:
         DegenerateHeadError: a row is not finite; ``.head`` is its index.
-        OptionError: another shape, not real numbers, not symmetric, a negative mean square, or an entry above sd_h sd_g.
+        OptionError: another shape, not real numbers, not symmetric, a negative mean square, an entry above sd_h sd_g.
 
     Source: ours.
     """
