@@ -183,7 +183,7 @@ def ensemble_mse_from_draws(estimates: ArrayLike, truth: ArrayLike, weights: Arr
     if R < 3:
         raise OptionError(f"estimates must hold at least 3 draws, shape (R, H, m), but got shape {drawn.shape}")
     heads = drawn.transpose(1, 0, 2)
-    refuse_non_finite(heads, "estimate")
+    refuse_non_finite(heads, "drawn estimate")
     error = -finite_array("truth", truth, drawn.shape[2:], "(m,)")  # becomes mean_r m_r - m
     deviation, own, own_by_draw = np.zeros((R, drawn.shape[2])), np.zeros(drawn.shape[2]), np.zeros(R)
     for a, m_h in zip(_weights(weights, len(heads)), heads, strict=True):

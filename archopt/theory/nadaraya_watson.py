@@ -17,7 +17,7 @@ attention's scale); (1.4), which says what bandwidth that came to.
 """
 
 import sys
-from math import frexp, ldexp, sqrt
+from math import frexp, inf, ldexp, sqrt
 from numbers import Real
 
 import numpy as np
@@ -211,7 +211,7 @@ def _softmax(scores: Array, exponent: int, tau: float) -> Array:
     try:
         factor = ldexp(1.0 / tau, exponent)
     except OverflowError:
-        factor = sys.float_info.max
+        factor = inf
     factor = min(max(factor, 5e-324), sys.float_info.max)  # 0 * inf would be NaN
     with np.errstate(over="ignore"):  # to -inf, a weight of 0
         weights: Array = np.exp((scores - scores.max(axis=1, keepdims=True)) * factor)
