@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isqrt, log
-from numbers import Integral
+from math import inf, isqrt, log
+from numbers import Integral, Real
 
 from archopt.errors import AllocationError
 
 MAX_D_MODEL = 1_048_576  # far above any published width; keeps a typing error from looping for minutes
+MAX_WHOLE = 10**40  # of any count or width: what can be printed in one line, and squared as a float
 
 
 @dataclass(frozen=True, order=True)
@@ -117,7 +118,15 @@ def allocation_of(d_model: int, n_heads: int) -> HeadAllocation:
 
 
 def nearest_allocation(head_dim: float, allocations: Sequence[HeadAllocation]) -> HeadAllocation:
-    """The allocation whose head_dim is nearest on a log scale; of two equally near, the one with fewer heads."""
+    """The allocation whose head_dim is nearest on a log scale; of two equally near, the one with fewer heads.
+
+    Raises:
+        AllocationError: head_dim is not a finite number above 0, or there is no allocation to choose from.
+    """
+    if isinstance(head_dim, bool) or not isinstance(head_dim, Real) or not 0 < head_dim < inf:
+        raise AllocationError(f"head_dim must be a finite number above 0 but got {head_dim!r:.60}")
+    if not allocations:
+        raise AllocationError("allocations must hold at least one split but got none")
     return min(allocations, key=lambda a: (abs(log(a.head_dim) - log(head_dim)), a.n_heads))
 
 
@@ -133,7 +142,13 @@ def is_prime(number: int) -> bool:
 
 
 def _positive_int(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        text = " ".join(repr(value).split())
+        got = text if len(text) <= 60 else f"{text[:57]}..."
+        raise AllocationError(f"{name} must be a whole number of at least 1 but got {got}")
+    if not -MAX_WHOLE < int(value) < MAX_WHOLE:  # too long to print, and beyond the floats further on
+        raise AllocationError(f"{name} must be a whole number from 1 to {MAX_WHOLE:.0e} but got one beyond that")
+    if value < 1:
         raise AllocationError(f"{name} must be a whole number of at least 1 but got {value!r}")
     return int(value)
 

@@ -211,6 +211,15 @@ def test_nearest_is_on_a_log_scale_and_ties_go_to_fewer_heads():
     assert nearest_allocation(4.0, (HeadAllocation(8, 8), HeadAllocation(32, 2))) == HeadAllocation(8, 8)
 
 
+@pytest.mark.parametrize("head_dim", [0, -1.0, float("nan"), float("inf"), True, "8", None])
+def test_nearest_refuses_what_is_no_width(head_dim):
+    refused(lambda: nearest_allocation(head_dim, feasible_allocations(64)), "head_dim must be a finite number above 0")
+
+
+def test_nearest_of_nothing_is_refused():
+    refused(lambda: nearest_allocation(8, ()), "allocations must hold at least one split")
+
+
 # ---- errors
 
 

@@ -9,6 +9,7 @@ from types import FrameType
 import typer
 
 from archopt.cli.search import search_command
+from archopt.cli.theory import theory_command
 from archopt.errors import ArchoptError
 
 # Typer brings a click of its own or uses the installed one, by version: this is the base of its usage errors in both.
@@ -25,6 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("search")(search_command)
+app.command("theory")(theory_command)
 
 
 @app.callback(invoke_without_command=True)

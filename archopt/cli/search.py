@@ -5,16 +5,7 @@ from typing import Annotated
 
 import typer
 
-
-def _count(text: str) -> int:
-    """A whole number, also written like 1e4 or 50_000."""
-    try:
-        number = float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text[:40]!r} is not a number") from None
-    if number != number or abs(number) == float("inf") or number != int(number):
-        raise typer.BadParameter(f"{text[:40]!r} is not a whole number")
-    return int(number)
+from archopt.cli.numbers import whole_number
 
 
 def search_command(
@@ -26,30 +17,31 @@ def search_command(
         ),
     ],
     d_model: Annotated[
-        int, typer.Option(parser=_count, help="Total attention width D, split into heads.", metavar="D")
+        int, typer.Option(parser=whole_number, help="Total attention width D, split into heads.", metavar="D")
     ],
     target: Annotated[str | None, typer.Option(help="Column to predict.", metavar="COLUMN")] = None,
     task: Annotated[str, typer.Option(help="regression, classification, or auto: read it off the target.")] = "auto",
     samples: Annotated[
-        int | None, typer.Option(parser=_count, help="Training rows (bytes of text) to use.", metavar="N")
+        int | None, typer.Option(parser=whole_number, help="Training rows (bytes of text) to use.", metavar="N")
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(parser=_count, help="Budget in trials, of the whole campaign.", metavar="N")
+        int | None, typer.Option(parser=whole_number, help="Budget in trials, of the whole campaign.", metavar="N")
     ] = None,
     timeout: Annotated[
         float | None,
         typer.Option(help="Budget in seconds, of the whole campaign [210 unless --trials].", metavar="SECONDS"),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(parser=_count, help="Optimiser steps of every trial [300; text 400].", metavar="N")
+        int | None,
+        typer.Option(parser=whole_number, help="Steps of every trial [300; text 400].", metavar="N"),
     ] = None,
-    head_dim_min: Annotated[int, typer.Option(parser=_count, help="Narrowest head.", metavar="N")] = 1,
-    head_dim_max: Annotated[int | None, typer.Option(parser=_count, help="Widest head.", metavar="N")] = None,
+    head_dim_min: Annotated[int, typer.Option(parser=whole_number, help="Narrowest head.", metavar="N")] = 1,
+    head_dim_max: Annotated[int | None, typer.Option(parser=whole_number, help="Widest head.", metavar="N")] = None,
     head_dim_multiple_of: Annotated[
-        int, typer.Option(parser=_count, help="2 for rotary embeddings, 8 for fused kernels.", metavar="N")
+        int, typer.Option(parser=whole_number, help="2 for rotary embeddings, 8 for fused kernels.", metavar="N")
     ] = 1,
     heads_multiple_of: Annotated[
-        int, typer.Option(parser=_count, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N")
+        int, typer.Option(parser=whole_number, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N")
     ] = 1,
     max_seconds_per_step: Annotated[
         float | None, typer.Option(help="Allocations with slower training steps are out.", metavar="SECONDS")
@@ -70,12 +62,13 @@ def search_command(
     time: Annotated[
         str | None, typer.Option(help="Column that orders the rows: past trains, future tests.", metavar="COLUMN")
     ] = None,
-    seed: Annotated[int, typer.Option(parser=_count, help="Of splits, training and proposals.")] = 0,
+    seed: Annotated[int, typer.Option(parser=whole_number, help="Of splits, training and proposals.")] = 0,
     replicates: Annotated[
-        int, typer.Option(parser=_count, help="Seeds that every proposed configuration gets at least.", metavar="N")
+        int,
+        typer.Option(parser=whole_number, help="Seeds that every configuration gets at least.", metavar="N"),
     ] = 1,
     workers: Annotated[
-        int | None, typer.Option(parser=_count, help="Training processes [one a core].", metavar="N")
+        int | None, typer.Option(parser=whole_number, help="Training processes [one a core].", metavar="N")
     ] = None,
     storage: Annotated[
         str | None, typer.Option(help="Optuna storage URL [a SQLite file in the output folder].", metavar="URL")

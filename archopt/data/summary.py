@@ -164,18 +164,23 @@ def signal_to_noise(share: float | None, family: Literal["table", "text"]) -> tu
 
     Args:
         share: from ``noise_share``; None where it cannot be estimated.
-        family: whose default stands in where the share is None, or so near 0 or 1 that dividing says nothing.
+        family: whose default stands in where the share is None, or so near 1 that nothing but noise was seen. A share
+            below ``MIN_SHARE`` counts as that.
 
     Returns:
         Above 0, and a line on where it comes from.
     """
     from archopt.theory.scaling import FAMILY_DEFAULTS
 
-    if share is not None and MIN_SHARE <= share <= MAX_SHARE:
-        ratio = (1.0 - share) / share
-        return ratio, f"bias-to-noise ratio {ratio:.2g}: signal to noise at that share of noise; biased downwards"
+    if share is not None and share <= MAX_SHARE:
+        ratio = (1.0 - max(share, MIN_SHARE)) / max(share, MIN_SHARE)
+        least = "at least " if share < MIN_SHARE else ""
+        return (
+            ratio,
+            f"bias-to-noise ratio {least}{ratio:.2g}: signal to noise at that share of noise; biased downwards",
+        )
     default = FAMILY_DEFAULTS[family]
-    why = "" if share is None else f" (a noise share of {share:.0%} is too near {round(share)} to divide by)"
+    why = "" if share is None else f" (a noise share of {share:.0%} may only mean that neighbours are far apart)"
     return default.bias_to_noise, (
         f"bias-to-noise ratio {default.bias_to_noise:g}, not estimated{why}: {default.bias_to_noise_reason}"
     )

@@ -106,3 +106,12 @@ def printable(text: object, encoding: str = "utf-8", most: int = 300) -> str:
     if len(line) > most:
         line = line[: most - 3] + "..."
     return line.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def encoded(text: str, encoding: str) -> str:
+    """:func:`printable` for a paragraph, with +/- where the encoding has no plus-minus sign."""
+    try:
+        "±".encode(encoding)
+    except UnicodeEncodeError:
+        text = text.replace("±", "+/-")
+    return printable(text, encoding, most=2000)

@@ -6,7 +6,7 @@ from rich.panel import Panel
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from archopt.report.numbers import printable
+from archopt.report.numbers import encoded
 from archopt.report.tables import Table, allocation_table, comparison_table
 from archopt.report.wording import (
     Recommendation,
@@ -32,18 +32,18 @@ def summary(recommendation: Recommendation, *, encoding: str = "utf-8") -> Group
     Returns:
         A rich renderable. Every text in it is taken as it is: no markup in names is obeyed.
     """
-    answer = [Text(_encoded(headline(recommendation), encoding), style="bold")]
+    answer = [Text(encoded(headline(recommendation), encoding), style="bold")]
     answer += [
-        Text(_encoded(sentence, encoding))
+        Text(encoded(sentence, encoding))
         for sentence in (certainty(recommendation), tie_sentence(recommendation))
         if sentence
     ]
     parts: list[RenderableType] = [Panel(Group(*answer), border_style="green", padding=(0, 1))]
     for table in (allocation_table(recommendation), comparison_table(recommendation)):
         if table is not None:
-            parts += [_rendered(table, encoding), Text(_encoded(table.caption, encoding), style="dim"), Text("")]
+            parts += [_rendered(table, encoding), Text(encoded(table.caption, encoding), style="dim"), Text("")]
     parts += [
-        Text(_encoded(sentence, encoding))
+        Text(encoded(sentence, encoding))
         for sentence in (
             theory_sentence(recommendation),
             data_sentence(recommendation),
@@ -71,13 +71,13 @@ def _rendered(table: Table, encoding: str) -> RichTable:
         words = index in table.text_columns
         # Numbers never wrap or lose digits; words give way first.
         drawn.add_column(
-            Text(_encoded(column, encoding)),
+            Text(encoded(column, encoding)),
             justify="left" if words else "right",
             no_wrap=not words,
             overflow="fold",
         )
     for index, row in enumerate(table.rows):
-        cells = [Text(_encoded(cell, encoding)) for cell in row]
+        cells = [Text(encoded(cell, encoding)) for cell in row]
         drawn.add_row(*cells, style="bold" if index in table.emphasised else None)
     return drawn
 
@@ -85,17 +85,5 @@ def _rendered(table: Table, encoding: str) -> RichTable:
 def _listed(lines: list[str], encoding: str) -> RichTable:
     grid = RichTable.grid(padding=(0, 1, 0, 0))
     for line in lines:
-        grid.add_row(Text("-"), Text(_encoded(line, encoding)))
+        grid.add_row(Text("-"), Text(encoded(line, encoding)))
     return grid
-
-
-def _encoded(text: str, encoding: str) -> str:
-    return printable(text.replace("±", "+/-") if not _has(encoding, "±") else text, encoding, most=2000)
-
-
-def _has(encoding: str, character: str) -> bool:
-    try:
-        character.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True

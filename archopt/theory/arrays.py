@@ -24,7 +24,9 @@ def real_array(name: str, values: ArrayLike, dimensions: tuple[int, ...], wanted
         if hasattr(values, "detach"):  # a torch tensor
             tensor = values.detach().cpu()
             precise = tensor.element_size() >= 8
-            array = np.asarray((tensor if tensor.is_complex() else tensor.double()).numpy())  # NumPy has no bfloat16
+            array = np.asarray(
+                (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+            )  # NumPy has no bfloat16
         else:
             array = np.asarray(values)
             precise = array.dtype.kind != "f" or array.dtype.itemsize >= 8
@@ -47,3 +49,19 @@ def refuse_non_finite(heads: Array, what: str, first_head: int = 0) -> None:
     if bad.any():
         head = first_head + int(bad.argmax())
         raise DegenerateHeadError(f"head {head} has a {what} that is not finite: it holds NaN or infinity", head)
+
+
+def finite_array(name: str, values: ArrayLike, shape: tuple[int | None, ...], wanted: str) -> Array:
+    """``values`` as float64 of this shape, None for any length; ``wanted`` names the axes in messages.
+
+    Raises:
+        OptionError: another shape, not real numbers, or NaN or infinity among them.
+    """
+    array, _ = real_array(name, values, (len(shape),), wanted)
+    if any(length not in (None, got) for length, got in zip(shape, array.shape, strict=True)):
+        lengths = ", ".join("any" if length is None else str(length) for length in shape)
+        raise OptionError(f"{name} must have shape {wanted} = ({lengths}) but got shape {array.shape}")
+    if not np.isfinite(array).all():
+        place = np.argwhere(~np.isfinite(array))[0]
+        raise OptionError(f"{name} must be finite but holds {array[tuple(place)]} at index {place.tolist()}")
+    return array

@@ -59,11 +59,14 @@ def choice(name: str, value: object, allowed: Iterable[str]) -> str:
     names = list(allowed)
     if isinstance(value, str) and value in names:
         return value
-    near = get_close_matches(str(value), names, n=1)
+    near = get_close_matches(_short(value).strip("'"), names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise OptionError(f"{name} must be one of {', '.join(map(repr, names))} but got {_short(value)}{hint}")
 
 
 def _short(value: object) -> str:
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # Python prints no whole number of more than 4,300 digits
+        text = "a whole number of thousands of digits"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -27,13 +27,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from archopt.errors import OptionError
-from archopt.theory.arrays import Array, real_array, refuse_non_finite
+from archopt.theory.arrays import Array, finite_array, real_array, refuse_non_finite
 from archopt.theory.checks import finite_number
 from archopt.theory.nadaraya_watson import (
     KERNELS,
     attention_weights,
     effective_neighbours,
-    finite_array,
     head_estimates,
     head_smoothers,
     smoother_array,

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from archopt.errors import OptionError
-from archopt.theory.arrays import Array, real_array, refuse_non_finite
+from archopt.theory.arrays import Array, finite_array, real_array, refuse_non_finite
 from archopt.theory.checks import choice, positive_number
 
 KERNELS = ("gaussian", "exponential")
@@ -162,22 +162,6 @@ def smoother_array(smoothers: ArrayLike) -> Array:
     S, _ = real_array("smoothers", smoothers, (3,), "(H, m, n)")
     refuse_non_finite(S, "smoother")
     return S
-
-
-def finite_array(name: str, values: ArrayLike, shape: tuple[int | None, ...], wanted: str) -> Array:
-    """``values`` as float64 of this shape, None for any length; ``wanted`` names the axes in messages.
-
-    Raises:
-        OptionError: another shape, not real numbers, or NaN or infinity among them.
-    """
-    array, _ = real_array(name, values, (len(shape),), wanted)
-    if any(length not in (None, got) for length, got in zip(shape, array.shape, strict=True)):
-        lengths = ", ".join("any" if length is None else str(length) for length in shape)
-        raise OptionError(f"{name} must have shape {wanted} = ({lengths}) but got shape {array.shape}")
-    if not np.isfinite(array).all():
-        place = np.argwhere(~np.isfinite(array))[0]
-        raise OptionError(f"{name} must be finite but holds {array[tuple(place)]} at index {place.tolist()}")
-    return array
 
 
 def _gaussian_scores(q: Array, k: Array) -> tuple[Array, int]:

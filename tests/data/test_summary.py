@@ -100,13 +100,21 @@ def test_bias_to_noise_of_classes_is_that_of_their_one_hot_targets():
     assert signal_to_noise(float(np.mean(shares)), "table")[0] == pytest.approx(0.16 / 0.09, rel=0.08)
 
 
-@pytest.mark.parametrize(("share", "said"), [(None, "not estimated:"), (0.0, "too near 0"), (1.0, "too near 1")])
+@pytest.mark.parametrize(("share", "said"), [(None, "not estimated:"), (1.0, "100% may only mean")])
 def test_bias_to_noise_falls_back_on_the_default_of_its_family(share, said):
     for family, default in FAMILY_DEFAULTS.items():
         ratio, note = signal_to_noise(share, family)
         assert ratio == default.bias_to_noise
         assert said in note
         assert default.bias_to_noise_reason in note
+
+
+def test_a_target_without_noise_has_a_large_ratio_that_says_it_is_a_bound():
+    for share in (0.0, 0.005):
+        ratio, note = signal_to_noise(share, "table")
+        assert ratio == pytest.approx(99.0)  # (1 - 0.01) / 0.01
+        assert "at least 99" in note
+    assert signal_to_noise(0.011, "table")[0] < 99.0
 
 
 def test_every_summary_has_a_ratio_that_the_bound_takes():

@@ -265,7 +265,7 @@ def test_a_head_of_zeros_is_degenerate_and_named_in_one_line(call):
     assert len(str(error.value)) < 300
 
 
-@pytest.mark.parametrize("value", [0, -1, 2.0, True, "4", None, 1j, float("nan"), np.ones(2)], ids=repr)
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "4", None, 1j, float("nan"), np.ones(2), "x" * 500], ids=repr)
 @pytest.mark.parametrize("argument", ["d_model", "n_heads", "head_dim"])
 def test_widths_and_heads_are_positive_whole_numbers(argument, value):
     arguments = {"d_model": 24, "n_heads": 4, "head_dim": 6} | {argument: value}
@@ -275,10 +275,18 @@ def test_widths_and_heads_are_positive_whole_numbers(argument, value):
         z_score_from_index(0.7, **arguments)
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400), 10**5000], ids=["large", "negative", "unprintable"])
+@pytest.mark.parametrize("argument", ["d_model", "n_heads", "head_dim"])
+def test_whole_numbers_beyond_the_floats_are_refused_in_one_line(argument, value):
+    with pytest.raises(AllocationError, match=f"^{argument} must be a whole number") as error:
+        z_score_from_index(0.7, **{"d_model": 24, "n_heads": 4, "head_dim": 6} | {argument: value})
+    assert len(str(error.value)) < 300
+
+
 @pytest.mark.torch
 def test_torch_tensors_of_the_wrong_kind_are_refused():
     torch = pytest.importorskip("torch")
-    for tensor in (torch.ones(4, 4), torch.ones(3, 4, 2) + 0j, torch.ones(0, 4, 2)):
+    for tensor in (torch.ones(4, 4), torch.ones(3, 4, 2) > 0, torch.ones(3, 4, 2) + 0j, torch.ones(0, 4, 2)):
         with pytest.raises(OptionError, match="key_projections must"):
             head_diversity_index(tensor)
 

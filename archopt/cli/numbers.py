@@ -1,0 +1,14 @@
+"""Numbers as people type them on a command line."""
+
+import typer
+
+
+def whole_number(text: str) -> int:
+    """A whole number, also written like 1e4 or 50_000."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text[:40]!r} is not a number") from None
+    if number != number or abs(number) == float("inf") or number != int(number):
+        raise typer.BadParameter(f"{text[:40]!r} is not a whole number")
+    return int(number)

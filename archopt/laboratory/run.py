@@ -1,0 +1,92 @@
+"""The whole laboratory: every theorem on one setting."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from archopt.errors import OptionError
+from archopt.laboratory.allocation_growth import check_allocation
+from archopt.laboratory.bandwidth import check_bandwidth
+from archopt.laboratory.decomposition import check_decomposition
+from archopt.laboratory.diversity_effect import check_diversity, measure_diversity_levels, one_head
+from archopt.laboratory.setting import Setting
+from archopt.laboratory.verdict import Finding
+from archopt.laboratory.weighting_effect import check_weighting, measure_weightings
+from archopt.theory.checks import choice, number_between
+
+THEOREMS = ("1", "3.1", "4.2", "5.1", "6.1", "7.1")
+
+
+@dataclass(frozen=True)
+class LaboratoryReport:
+    """Findings on one setting, in the theorems' order."""
+
+    setting: Setting
+    confidence: float
+    findings: tuple[Finding, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; see README for the keys."""
+        return {
+            "schema": "archopt.theory/1",
+            "setting": asdict(self.setting),
+            "confidence": self.confidence,
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+
+def run_laboratory(
+    setting: Setting,
+    *,
+    theorems: Iterable[str] = THEOREMS,
+    confidence: float = 0.95,
+    on_start: Callable[[str], None] = lambda theorem: None,
+) -> LaboratoryReport:
+    """Hold the theorems against a known regression function.
+
+    Args:
+        setting: what to look at.
+        theorems: any of ``THEOREMS``.
+        confidence: of the intervals that verdicts rest on, in (0.5, 1); jointly for a theorem that has several.
+        on_start: called with a theorem's number before it is measured.
+
+    Raises:
+        OptionError: an unknown theorem, or a confidence outside what is allowed.
+    """
+    wanted = {choice("theorems", theorem, THEOREMS) for theorem in theorems}
+    if not wanted:
+        raise OptionError(f"theorems must name at least one of {', '.join(THEOREMS)} but got none")
+    number_between("confidence", confidence, 0.5, 1.0)
+    if confidence in (0.5, 1.0):
+        raise OptionError(f"confidence must lie strictly between 0.5 and 1 but got {confidence:g}")
+    findings: list[Finding] = []
+    for theorem, check in _CHECKS.items():
+        chosen = [number for number in theorem.split() if number in wanted]
+        if chosen:
+            on_start(" and ".join(chosen))
+            findings += [finding for finding in check(setting, confidence) if finding.theorem in wanted]
+    return LaboratoryReport(setting, confidence, tuple(findings))
+
+
+def _diversity(setting: Setting, confidence: float) -> tuple[Finding, ...]:
+    if setting.n_heads == 1:
+        return (
+            one_head("4.2", "the error does not rise as the heads' diversity (HDI) rises"),
+            one_head("5.1", "the error is least when heads are orthogonal"),
+        )
+    return check_diversity(setting, measure_diversity_levels(setting), confidence=confidence)
+
+
+def _weighting(setting: Setting, confidence: float) -> tuple[Finding, ...]:
+    if setting.n_heads == 1:
+        return (one_head("7.1", "weights that put the best head first beat uniform ones here"),)
+    return check_weighting(setting, measure_weightings(setting), confidence=confidence)
+
+
+_CHECKS: dict[str, Callable[[Setting, float], tuple[Finding, ...]]] = {
+    "1": lambda setting, confidence: (check_bandwidth(setting, confidence=confidence),),
+    "3.1": lambda setting, confidence: (check_decomposition(setting, confidence=confidence),),
+    "4.2 5.1": _diversity,
+    "6.1": lambda setting, confidence: check_allocation(setting, confidence=confidence),
+    "7.1": _weighting,
+}

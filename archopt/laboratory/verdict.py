@@ -1,0 +1,96 @@
+"""What a measurement says about a claim: holds, does not hold, cannot tell. Intervals decide, never the estimate alone.
+
+A claim allows a range of values, widened by a margin below which nobody would care. Inside it with its whole interval a
+claim holds; outside with its whole interval it does not; else the measurement cannot tell.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite, nan, sqrt
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+HOLDS: Literal["holds"] = "holds"
+FAILS: Literal["does not hold"] = "does not hold"
+UNDECIDED: Literal["cannot tell"] = "cannot tell"
+Verdict = Literal["holds", "does not hold", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its standard error and a confidence interval; NaN where there is none."""
+
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One claim held against numbers.
+
+    Args:
+        theorem: its number, "3.1".
+        origin: "Stated" by the paper, or "Ours".
+        claim: what is claimed, in words.
+        predicted: what that means here.
+        measured: what came out, with standard errors.
+        quantity: what ``interval`` is about.
+        interval: estimate, standard error and interval.
+        allowed: the values that the claim allows, margin included.
+        verdict: "holds", "does not hold" or "cannot tell".
+        note: what a reader has to know, or "".
+        rows: the raw figures.
+    """
+
+    theorem: str
+    origin: Literal["Stated", "Ours"]
+    claim: str
+    predicted: str
+    measured: str
+    quantity: str
+    interval: Interval
+    allowed: tuple[float, float]
+    verdict: Verdict
+    note: str = ""
+    rows: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+
+
+NOT_MEASURED = Interval(nan, nan, nan, nan)
+
+
+def mean_interval(samples: ArrayLike, *, confidence: float, comparisons: int = 1) -> Interval:
+    """Student's interval for the mean of independent samples.
+
+    Args:
+        samples: shape (n,), n of at least 2.
+        confidence: of all ``comparisons`` together (Bonferroni).
+        comparisons: how many intervals are looked at before the verdict.
+    """
+    from scipy.stats import t
+
+    values = np.asarray(samples, dtype=np.float64)
+    standard_error = float(values.std(ddof=1)) / sqrt(len(values))
+    reach = standard_error * float(t.ppf(1.0 - (1.0 - confidence) / (2.0 * comparisons), len(values) - 1))
+    mean = float(values.mean())
+    return Interval(mean, standard_error, mean - reach, mean + reach)
+
+
+def judge(interval: Interval, allowed: tuple[float, float]) -> Verdict:
+    """Inside ``allowed`` with the whole interval: holds. Outside with the whole interval: does not hold."""
+    if not (isfinite(interval.low) and isfinite(interval.high)):
+        return UNDECIDED
+    if allowed[0] <= interval.low and interval.high <= allowed[1]:
+        return HOLDS
+    return FAILS if interval.high < allowed[0] or interval.low > allowed[1] else UNDECIDED
+
+
+def judge_all(intervals: Sequence[Interval], allowed: tuple[float, float] = (-inf, inf)) -> Verdict:
+    """A claim about every interval: it fails if one fails, and holds if all hold."""
+    verdicts = {judge(interval, allowed) for interval in intervals}
+    if FAILS in verdicts:
+        return FAILS
+    return HOLDS if verdicts == {HOLDS} else UNDECIDED
