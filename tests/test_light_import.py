@@ -20,9 +20,10 @@ def test_import_loads_nothing_heavy() -> None:
     assert (result.stdout.strip(), result.stderr) == ("[]", "")
 
 
-def test_help_loads_nothing_heavy() -> None:
+@pytest.mark.parametrize("command", ["search", "theory"])
+def test_help_loads_nothing_heavy(command: str) -> None:
     code = (
-        "import sys; from archopt.cli import run; code = run(['search', '--help']); "
+        f"import sys; from archopt.cli import run; code = run([{command!r}, '--help']); "
         f"print(code, [m for m in {HEAVY} if m in sys.modules])"
     )
     result = _run(code)

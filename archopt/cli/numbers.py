@@ -12,3 +12,11 @@ def whole_number(text: str) -> int:
     if number != number or abs(number) == float("inf") or number != int(number):
         raise typer.BadParameter(f"{text[:40]!r} is not a whole number")
     return int(number)
+
+
+def real_number(text: str) -> float:
+    """A number; what range is allowed the command itself checks."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text[:40]!r} is not a number") from None

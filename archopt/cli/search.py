@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from archopt.cli.numbers import whole_number
+from archopt.cli.numbers import real_number, whole_number
 
 
 def search_command(
@@ -29,7 +29,11 @@ def search_command(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(help="Budget in seconds, of the whole campaign [210 unless --trials].", metavar="SECONDS"),
+        typer.Option(
+            parser=real_number,
+            help="Budget in seconds, of the whole campaign [210 unless --trials].",
+            metavar="SECONDS",
+        ),
     ] = None,
     steps: Annotated[
         int | None,
@@ -44,7 +48,8 @@ def search_command(
         int, typer.Option(parser=whole_number, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N")
     ] = 1,
     max_seconds_per_step: Annotated[
-        float | None, typer.Option(help="Allocations with slower training steps are out.", metavar="SECONDS")
+        float | None,
+        typer.Option(parser=real_number, help="Allocations with slower training steps are out.", metavar="SECONDS"),
     ] = None,
     weighting: Annotated[
         str, typer.Option(help="Schemes to search, with commas.")
@@ -77,7 +82,9 @@ def search_command(
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     attention: Annotated[str, typer.Option(help="Kernel: sdpa, xformers, explicit or auto.")] = "auto",
     out: Annotated[str | None, typer.Option(help="Output folder [archopt-results/NAME].", metavar="FOLDER")] = None,
-    confidence: Annotated[float, typer.Option(help="Of the set of allocations that are not told apart.")] = 0.9,
+    confidence: Annotated[
+        float, typer.Option(parser=real_number, help="Of the set of allocations that are not told apart.")
+    ] = 0.9,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from archopt.cli.numbers import whole_number
+from archopt.cli.numbers import real_number, whole_number
 
 
 def theory_command(
@@ -17,7 +17,8 @@ def theory_command(
         int, typer.Option(parser=whole_number, help="d, independent dimensions of the inputs.", metavar="N")
     ] = 5,
     noise: Annotated[
-        float, typer.Option(help="Standard deviation of the noise; the function has 1.", metavar="SD")
+        float,
+        typer.Option(parser=real_number, help="Standard deviation of the noise; the function has 1.", metavar="SD"),
     ] = 0.5,
     samples: Annotated[int, typer.Option(parser=whole_number, help="n, training rows.", metavar="N")] = 400,
     d_model: Annotated[
@@ -46,7 +47,9 @@ def theory_command(
         int, typer.Option(parser=whole_number, help="Points at which the error is integrated.", metavar="N")
     ] = 100,
     seed: Annotated[int, typer.Option(parser=whole_number, help="Of all draws.")] = 0,
-    confidence: Annotated[float, typer.Option(help="Of the intervals that the verdicts rest on.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(parser=real_number, help="Of the intervals that the verdicts rest on.")
+    ] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:

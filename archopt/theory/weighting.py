@@ -112,9 +112,8 @@ def minimum_variance_weights(error_covariance: ArrayLike) -> Array:
         return np.asarray(faultless / faultless.sum(), dtype=np.float64)
     C = Sigma / sd / sd[:, np.newaxis]
     eigenvalues, axes = np.linalg.eigh(C)
-    if (
-        eigenvalues[0] < -10.0 * epsilon * len(C) ** 2
-    ):  # rounding the entries moves no eigenvalue by more than H epsilon
+    # Rounding the entries moves no eigenvalue by more than H epsilon.
+    if eigenvalues[0] < -10.0 * epsilon * len(C) ** 2:
         raise OptionError(
             "error_covariance must be positive semi-definite, the mean products of the heads' errors, but as "
             f"correlations its smallest eigenvalue is {eigenvalues[0]:.2g}"
