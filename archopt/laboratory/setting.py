@@ -13,8 +13,8 @@ EMBEDDINGS = ("curved", "linear")
 AXES = ("random", "aligned")
 BEST = "best"
 
-# Far above what an exact computation on one machine can take; keeps a typing error from filling the memory.
-_MOST = {"n_samples": 100_000, "d_model": 1_024, "intrinsic_dim": 64, "replicates": 10_000, "n_queries": 10_000}
+# Keeps a typing error from filling the memory: at these sizes a run needs about 2 GB, and hours.
+_MOST = {"n_samples": 20_000, "d_model": 512, "intrinsic_dim": 64, "replicates": 10_000, "n_queries": 1_000}
 
 
 @dataclass(frozen=True)

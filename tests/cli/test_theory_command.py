@@ -19,7 +19,7 @@ BAD = {
     "no dimension": ("theory --function additive --intrinsic-dim 0", "intrinsic_dim must be"),
     "half a dimension": ("theory --intrinsic-dim 5.5", "5.5"),
     "one row": ("theory --samples 1", "n_samples must be a whole number of at least 2"),
-    "too many rows": ("theory --samples 1e9", "at most 100,000"),
+    "too many rows": ("theory --samples 1e9", "at most 20,000"),
     "heads that do not divide": ("theory --heads 7", "n_heads in {1, 2, 3"),
     "negative noise": ("theory --noise -1", "noise_sd"),
     "noise that is no number": ("theory --noise nan", "noise_sd"),

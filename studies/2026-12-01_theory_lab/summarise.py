@@ -1,0 +1,317 @@
+"""Tables and figures from run.py's raw results: python summarise.py FOLDER (with diversity.csv and weighting.csv).
+
+Writes terms.csv, best_width.csv, weighting_gain.csv and four PNGs beside the raw files and prints the README's tables.
+Only replicates that are complete count.
+"""
+
+import sys
+from collections import Counter
+from itertools import pairwise
+from math import inf, log
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from archopt.laboratory.diversity_effect import MARGIN
+from archopt.laboratory.functions import FUNCTIONS
+from archopt.laboratory.verdict import FAILS, HOLDS, UNDECIDED, judge, judge_all, mean_interval
+from archopt.laboratory.vertex import best_head_dim
+
+INTRINSIC_DIM = {"friedman": 5, "additive": 2, "radial": 3, "rough": 2}
+CELL = ["axes", "function", "n_samples", "n_heads"]
+PATH = ("0 degrees", "30 degrees", "45 degrees", "60 degrees", "75 degrees", "90 degrees")
+TERMS = ("bias_squared", "variance", "covariance", "mse")
+CONFIDENCE = 0.95
+
+
+def complete(frame):
+    """Rows of the replicates in which every cell has been measured."""
+    sizes = frame.groupby("replicate").size()
+    return frame[frame["replicate"].isin(sizes[sizes == sizes.max()].index)]
+
+
+def paired(frame, columns, value="mse"):
+    """Replicates by level or scheme."""
+    return frame.pivot(index="replicate", columns=columns, values=value)
+
+
+def terms_table(diversity):
+    """Mean and standard error of every term, by cell and level of diversity."""
+    grouped = diversity.groupby([*CELL, "head_dim", "heads", "rule"])
+    means = grouped[["hdi", "z_score", "temperature", "neighbours", *TERMS]].mean()
+    errors = grouped[list(TERMS)].sem().add_suffix("_se")
+    return pd.concat([means, errors], axis=1).assign(replicates=grouped.size()).reset_index()
+
+
+def diversity_verdicts(diversity):
+    """Theorems 4.2 and 5.1 in cells with pairs of heads; random axes have the whole path, aligned ones the ends."""
+    rows = []
+    best = diversity[(diversity["rule"] == "best") & (diversity["n_heads"] > 1)]
+    for cell, frame in best.groupby(CELL):
+        mse = paired(frame, "heads")
+        path = [level for level in PATH if level in mse]
+        steps = list(pairwise(path))
+        rises = [
+            mean_interval((mse[high] - mse[low]) / mse[low].mean(), confidence=CONFIDENCE, comparisons=len(steps))
+            for low, high in steps
+        ]
+        ends = mean_interval((mse["90 degrees"] - mse["0 degrees"]) / mse["0 degrees"].mean(), confidence=CONFIDENCE)
+        row = {**dict(zip(CELL, cell, strict=True)), "4.2": judge_all(rises, (-inf, MARGIN))}
+        row |= {"change": ends.estimate, "change_se": ends.standard_error, "ends": judge(ends, (-inf, MARGIN))}
+        if "independent" in mse:
+            against = mean_interval(
+                (mse["90 degrees"] - mse["independent"]) / mse["independent"].mean(), confidence=CONFIDENCE
+            )
+            row |= {"against_random": against.estimate, "against_random_se": against.standard_error}
+            row["5.1"] = judge(against, (-inf, MARGIN))
+        parts = paired(frame, "heads", "bias_squared"), mse - paired(frame, "heads", "bias_squared")
+        for name, part in zip(("bias", "noise"), parts, strict=True):
+            row[f"{name}_change"] = (part["90 degrees"] - part["0 degrees"]).mean() / mse["0 degrees"].mean()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def best_width_table(diversity):
+    """The best head width by function, n and rule for the temperature: random axes, orthogonal heads, equal weights."""
+    rows = []
+    chosen = diversity[(diversity["axes"] == "random") & (diversity["heads"] == "90 degrees")]
+    for (function, rule, n), frame in chosen.groupby(["function", "rule", "n_samples"]):
+        errors = paired(frame, "head_dim")
+        vertex = best_head_dim(errors.to_numpy(), list(errors.columns))
+        means = errors.mean()
+        worse = {k: mean_interval((errors[k] - errors[means.idxmin()]) / means.min(), confidence=0.9) for k in errors}
+        tied = [k for k, interval in worse.items() if k == means.idxmin() or interval.low <= 0.0]
+        near = [k for k in errors if means[k] <= 1.1 * means.min()]
+        low, high = np.quantile(vertex.resampled, [0.05, 0.95])
+        rows.append(
+            {
+                "function": function,
+                "rule": rule,
+                "n_samples": n,
+                "best_head_dim": vertex.head_dim,
+                "low": 2.0**low,
+                "high": 2.0**high,
+                "edge_share": vertex.edge_share,
+                "not_told_apart": " ".join(map(str, tied)),
+                "within_10_percent": " ".join(map(str, near)),
+                "mse": means.min(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def narrowest_table(diversity):
+    """The narrowest head within 10 % of the best error, and its growth with n: d_k* is censored, this is not."""
+    rows = []
+    chosen = diversity[
+        (diversity["axes"] == "random") & (diversity["heads"] == "90 degrees") & (diversity["rule"] == "best")
+    ]
+    random = np.random.default_rng(0)
+    for function, frame in chosen.groupby("function"):
+        curves = {n: paired(part, "head_dim") for n, part in frame.groupby("n_samples")}
+        x = np.log2([log(n) for n in curves])
+        replicates = len(next(iter(curves.values())))
+        picks = [np.arange(replicates), *random.integers(0, replicates, (1000, replicates))]
+        widths = np.array([[_narrowest(curve.iloc[pick].mean()) for curve in curves.values()] for pick in picks])
+        slopes = widths @ (x - x.mean()) / ((x - x.mean()) @ (x - x.mean()))
+        beta = FUNCTIONS[function].smoothness
+        rows.append(
+            {
+                "function": function,
+                **{f"n = {n:,}": 2.0 ** widths[0, i] for i, n in enumerate(curves)},
+                "exponent of log n": slopes[0],
+                "low": np.quantile(slopes[1:], 0.025),
+                "high": np.quantile(slopes[1:], 0.975),
+                "theory for d_k*": 2.0 / (2.0 * beta + INTRINSIC_DIM[function]),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _narrowest(errors):
+    """log2 of the width at which the error crosses 1.1 times the least, between the widths tried."""
+    limit = np.log(1.1 * errors.min())
+    x, y = np.log2(errors.index.to_numpy(float)), np.log(errors.to_numpy())
+    inside = int(np.argmax(y <= limit))
+    if inside == 0:
+        return x[0]
+    share = (limit - y[inside - 1]) / (y[inside] - y[inside - 1])
+    return x[inside - 1] + share * (x[inside] - x[inside - 1])
+
+
+def temperature_table(best, literal):
+    """Least-squares exponents of the best tau, and the range of the effective neighbours over all cells."""
+    rows = []
+    for function, part in best.groupby("function"):
+        tau = np.log(part["temperature"]) + 0.5 * np.log(part["head_dim"])
+        x = np.column_stack([np.log(part["head_dim"]), np.log(part["n_samples"]), np.ones(len(part))])
+        (width, size, _), *_ = np.linalg.lstsq(x, tau, rcond=None)
+        fixed = literal[literal["function"] == function]
+        rows.append(
+            {
+                "function": function,
+                "exponent of d_k": width,
+                "exponent of n": size,
+                "neighbours, best": f"{part['neighbours'].min():.1f}-{part['neighbours'].max():.1f}",
+                "neighbours as share of n, T = 1": (fixed["neighbours"] / fixed["n_samples"]).median(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def weighting_table(weighting):
+    """Relative change of the error from uniform weights, by cell and scheme, with its verdict."""
+    rows = []
+    for cell, frame in weighting.groupby(CELL):
+        mse = paired(frame, "scheme")
+        for scheme in mse.columns.drop("uniform"):
+            same = (mse[scheme] == mse["uniform"]).all()
+            change = mean_interval((mse[scheme] - mse["uniform"]) / mse["uniform"].mean(), confidence=CONFIDENCE)
+            rows.append(
+                {
+                    **dict(zip(CELL, cell, strict=True)),
+                    "scheme": scheme,
+                    "mse": mse[scheme].mean(),
+                    "uniform_mse": mse["uniform"].mean(),
+                    "change": change.estimate,
+                    "standard_error": change.standard_error,
+                    "verdict": "the same" if same else judge(change, (-inf, 0.0)),
+                    "quality_spread": frame["quality_spread"].mean(),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def counted(verdicts):
+    found = Counter(verdicts)
+    return " / ".join(str(found[verdict]) for verdict in (HOLDS, UNDECIDED, FAILS))
+
+
+def markdown(frame, decimals=3):
+    cells = frame.map(lambda v: f"{v:.{decimals}g}" if isinstance(v, float) else str(v))
+    lines = [" | ".join(map(str, row)) for row in (cells.columns, ["---"] * cells.shape[1], *cells.to_numpy())]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def figure(functions, title, sharey):
+    drawn, panels = plt.subplots(1, len(functions), figsize=(3.4 * len(functions), 3.6), sharey=sharey)
+    drawn.suptitle(title, fontsize=10)
+    for panel, function in zip(panels, functions, strict=True):
+        panel.set_title(f"{function}, d = {INTRINSIC_DIM[function]}", fontsize=9)
+        panel.grid(alpha=0.3)
+    return drawn, dict(zip(functions, panels, strict=True))
+
+
+def save(drawn, panels, path):
+    next(iter(panels.values())).legend(fontsize=7)
+    drawn.tight_layout()
+    drawn.savefig(path, dpi=130)
+    plt.close(drawn)
+
+
+def draw(terms, gains, folder):
+    functions, n = list(INTRINSIC_DIM), 1600
+    chosen = terms[(terms["axes"] == "random") & (terms["n_samples"] == n)]
+    orthogonal = chosen[(chosen["heads"] == "90 degrees") & (chosen["rule"] == "best")]
+    drawn, panels = figure(functions, f"Error and its terms against H, orthogonal heads, n = {n:,}", False)
+    for function, panel in panels.items():
+        part = orthogonal[orthogonal["function"] == function].sort_values("n_heads")
+        for term in TERMS:
+            panel.errorbar(part["n_heads"], part[term], part[f"{term}_se"], marker=".", label=term)
+        panel.set(xscale="log", yscale="log", xlabel="heads H (D = 48)", ylim=(1e-5, 2))
+    save(drawn, panels, folder / "terms_against_heads.png")
+
+    drawn, panels = figure(functions, f"Error relative to identical heads, against HDI, n = {n:,}", False)
+    for function, panel in panels.items():
+        for n_heads in (2, 4, 8, 16, 48):
+            part = chosen[(chosen["function"] == function) & (chosen["n_heads"] == n_heads)]
+            part = part[part["heads"].isin(PATH) & (part["rule"] == "best")].sort_values("hdi")
+            start = part["mse"].iloc[0]
+            panel.errorbar(part["hdi"], part["mse"] / start, part["mse_se"] / start, marker=".", label=f"H = {n_heads}")
+        panel.axhline(1.0, color="grey", linewidth=0.8)
+        panel.set(xlabel="HDI (subspace form)", yscale="log")
+    save(drawn, panels, folder / "error_against_hdi.png")
+
+    drawn, panels = figure(functions, "Error of every head width at the best temperature, by n", False)
+    for function, panel in panels.items():
+        for size in sorted(terms["n_samples"].unique()):
+            part = terms[(terms["axes"] == "random") & (terms["function"] == function) & (terms["n_samples"] == size)]
+            part = part[(part["heads"] == "90 degrees") & (part["rule"] == "best")].sort_values("head_dim")
+            panel.errorbar(part["head_dim"], part["mse"], part["mse_se"], marker=".", label=f"n = {size:,}")
+        panel.set(xscale="log", yscale="log", xlabel="head_dim d_k")
+    save(drawn, panels, folder / "error_against_head_dim.png")
+
+    drawn, panels = figure(functions, f"Error of weights, best head first, relative to uniform ones, n = {n:,}", True)
+    for function, panel in panels.items():
+        part = gains[(gains["function"] == function) & (gains["n_samples"] == n)]
+        for (axes, scheme), line in part.groupby(["axes", "scheme"]):
+            style = "-" if axes == "random" else ":"
+            colour = dict(zip(("fibonacci", "geometric", "minimum-variance"), ("C0", "C1", "C2"), strict=True))[scheme]
+            panel.errorbar(line["n_heads"], line["change"], line["standard_error"], linestyle=style, color=colour,
+                           marker=".", label=f"{scheme}, {axes}")  # fmt: skip
+        panel.axhline(0.0, color="grey", linewidth=0.8)
+        panel.set(xscale="log", xlabel="heads H (D = 48)")
+    save(drawn, panels, folder / "weights_against_uniform.png")
+
+
+def main(folder):
+    diversity, weighting = (complete(pd.read_csv(folder / f"{kind}.csv")) for kind in ("diversity", "weighting"))
+    terms, verdicts = terms_table(diversity), diversity_verdicts(diversity)
+    widths = best_width_table(diversity)
+    gains = weighting_table(weighting)
+    for name, frame in (
+        ("terms", terms),
+        ("diversity_verdicts", verdicts),
+        ("best_width", widths),
+        ("weighting_gain", gains),
+    ):
+        frame.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+    draw(terms, gains, folder)
+    print(
+        f"replicates: {diversity['replicate'].nunique()} (diversity), {weighting['replicate'].nunique()} (weighting)\n"
+    )
+
+    print("4.2 and 5.1: cells in which it holds / cannot be told / does not hold\n")
+    groups = verdicts.groupby(["axes", "function"])
+    print(markdown(groups.apply(lambda g: pd.Series({
+        "4.2 at every step": counted(g["4.2"]) if g.name[0] == "random" else "-",
+        "identical to orthogonal": counted(g["ends"]),
+        "5.1 against independent": counted(g["5.1"].dropna()) if g.name[0] == "random" else "-",
+        "change, median": f"{g['change'].median():+.1%}",
+        "of which bias^2": f"{g['bias_change'].median():+.1%}",
+        "and noise": f"{g['noise_change'].median():+.1%}",
+        "against independent, median": f"{g['against_random'].median():+.1%}",
+    }), include_groups=False).reset_index()))  # fmt: skip
+    print("\nBest head_dim against n\n")
+    print(markdown(widths.drop(columns=["mse"])))
+    print("\nNarrowest head_dim within 10 % of the best error\n")
+    print(markdown(narrowest_table(diversity)))
+    print("\n7.1: cells in which a scheme beats uniform weights / cannot be told / does worse, and the median change\n")
+    for names in (["axes", "scheme"], ["axes", "n_heads", "scheme"]):
+        groups = gains[gains["verdict"] != "the same"].groupby(names)
+        print(markdown(groups.apply(lambda g: pd.Series({
+            "cells": counted(g["verdict"]), "median change": f"{g['change'].median():+.1%}",
+            "head quality spread": float(g["quality_spread"].median()),
+        }), include_groups=False).reset_index()))  # fmt: skip
+        print()
+    for axes, part in gains.groupby("axes"):
+        for scheme, line in part.groupby("scheme"):
+            tau = line[["quality_spread", "change"]].corr("kendall").iloc[0, 1]
+            print(f"Kendall tau, heads' quality spread and the change, {axes}, {scheme}: {tau:+.2f}, {len(line)} cells")
+    orthogonal = terms[(terms["axes"] == "random") & (terms["heads"] == "90 degrees")]
+    best, literal = (orthogonal[orthogonal["rule"] == rule] for rule in ("best", "one"))
+    share = best[best["n_heads"] > 1]
+    share = share.assign(rho=share["covariance"] / share["variance"] / (share["n_heads"] - 1))
+    print("\nMean correlation of orthogonal heads' noise errors\n")
+    print(markdown(share.pivot_table(index="function", columns="n_heads", values="rho").round(2).reset_index(), 2))
+    print("\nBest tau = sqrt(d_k) T: exponents of d_k and n; effective neighbours there and at T = 1\n")
+    print(markdown(temperature_table(best, literal)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
