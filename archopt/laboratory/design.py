@@ -10,7 +10,9 @@ from archopt.theory.arrays import Array
 from archopt.theory.decorrelation import block_orthogonal_projections
 
 # What a random stream is for: one each, so that n, D and H can change without changing the rest.
-_ROWS, _QUERIES, _EMBEDDING, _ROTATION, _NOISE = range(5)
+_ROWS, _QUERIES, _EMBEDDING, _ROTATION, _NOISE = range(1, 6)  # not 0: NumPy pads seeds with zeros
+
+_INTERIOR = 0.75  # of [-1, 1]: beyond, half of a kernel sees no rows
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Design:
 def draw_design(
     setting: Setting, replicate: int, *, n_samples: int | None = None, d_model: int | None = None
 ) -> Design:
-    """The design of one replicate, a function of the setting's seed and the replicate.
+    """The design of one replicate, a function of the setting's seed, intrinsic dimension and the replicate.
 
     Smaller ``n_samples`` take the first of the same rows; query points are the same at every n and D.
 
@@ -47,7 +49,7 @@ def draw_design(
     n = setting.n_samples if n_samples is None else n_samples
     D = setting.d_model if d_model is None else d_model
     rows = _stream(setting, replicate, _ROWS).uniform(-1.0, 1.0, (n, setting.intrinsic_dim))
-    points = _stream(setting, replicate, _QUERIES).uniform(-1.0, 1.0, (setting.n_queries, setting.intrinsic_dim))
+    points = _stream(setting, replicate, _QUERIES).uniform(-_INTERIOR, _INTERIOR, (setting.n_queries, rows.shape[1]))
     latent = np.concatenate([rows, points])
     x, truth = _embed(setting, replicate, latent, D), regression_values(setting.function, latent)
     axes = _rotation(setting, replicate, D) if setting.axes == "random" else _principal_axes(x[:n])

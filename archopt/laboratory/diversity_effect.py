@@ -1,7 +1,7 @@
 """Theorems 4.2 and 5.1 held against exact errors: what happens to the error as the same heads are turned apart."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf, pi
 
@@ -11,10 +11,12 @@ from archopt.laboratory.design import Design, draw_design, filled_directions
 from archopt.laboratory.heads import independent_heads, rotated_heads
 from archopt.laboratory.measurement import Measurement, measure
 from archopt.laboratory.setting import Setting
-from archopt.laboratory.verdict import NOT_MEASURED, UNDECIDED, Finding, judge_all, mean_interval
+from archopt.laboratory.verdict import Finding, Interval, deciding, judge, mean_interval
 from archopt.theory.arrays import Array
 from archopt.theory.diversity import head_diversity_index
 
+DOES_NOT_RISE = "the error does not rise as the heads' diversity (HDI) rises"
+LEAST_IF_ORTHOGONAL = "the error is least when heads are orthogonal"
 MARGIN = 0.01  # of the MSE: a rise by less is called none
 ANGLES_DEGREES = (0, 30, 45, 60, 75, 90)  # 0: identical heads, 90: orthogonal ones
 INDEPENDENT = "independent"
@@ -44,7 +46,8 @@ class DiversityLevel:
 def diversity_heads(setting: Setting, design: Design, replicate: int) -> Mapping[str, Array]:
     """Key projections (H, D, d_k) by name of the level: turned apart by every angle, and independent random ones."""
     turned = {
-        f"{angle} degrees": rotated_heads(design.axes, setting.n_heads, angle * pi / 180.0) for angle in ANGLES_DEGREES
+        f"{degrees} degrees": rotated_heads(design.axes, setting.n_heads, degrees * pi / 180.0)
+        for degrees in ANGLES_DEGREES
     }
     random = np.random.default_rng([setting.seed, replicate, _INDEPENDENT_STREAM])
     return {**turned, INDEPENDENT: independent_heads(setting.d_model, setting.n_heads, random)}
@@ -72,7 +75,7 @@ def check_diversity(
     """Theorem 4.2 (the error never rises with HDI) and Theorem 5.1 (it is least for orthogonal heads).
 
     A rise by less than ``MARGIN`` of the error counts as none. Replicates are paired: what is compared is the same
-    design with the same rotation.
+    design with the same axes.
 
     Args:
         setting: with H of at least 2.
@@ -81,60 +84,57 @@ def check_diversity(
     """
     *path, independent = levels
     allowed = (-inf, MARGIN)
-    rises = [
-        mean_interval((high.mse - low.mse) / low.mse.mean(), confidence=confidence, comparisons=len(path) - 1)
-        for low, high in pairwise(path)
-    ]
-    steepest = int(np.argmax([rise.estimate for rise in rises]))
     rows = tuple(_row(level) for level in levels)
+
+    steps = list(pairwise(path))
+    rises = [_change(low, high, confidence, len(steps)) for low, high in steps]
+    step = deciding(rises, allowed)
+    (start, end), rise = steps[step], rises[step]
     monotone = Finding(
         theorem="4.2",
         origin="Stated",
-        claim="the error does not rise as the heads' diversity (HDI) rises",
-        predicted=f"no rise above {MARGIN:.0%} at any step from HDI {rows[0]['hdi']:.2f} to {rows[-2]['hdi']:.2f}",
+        claim=DOES_NOT_RISE,
+        predicted=f"no rise above {MARGIN:.0%} at any step from HDI {_hdi(path[0]):.2f} to {_hdi(path[-1]):.2f}",
         measured=(
-            f"MSE {_mean(path[0])} at HDI {rows[0]['hdi']:.2f}, {_mean(path[-1])} at {rows[-2]['hdi']:.2f}; "
-            f"steepest step {rises[steepest].estimate:+.1%} ± {rises[steepest].standard_error:.1%}, from "
-            f"{rows[steepest]['hdi']:.2f} to {rows[steepest + 1]['hdi']:.2f}"
+            f"MSE {_mean(path[0])} at HDI {_hdi(path[0]):.2f}, {_mean(path[-1])} at {_hdi(path[-1]):.2f}; the step "
+            f"that decides: {rise.estimate:+.1%} ± {rise.standard_error:.1%}, from {_hdi(start):.2f} to {_hdi(end):.2f}"
         ),
-        quantity="relative change of the MSE at the steepest step",
-        interval=rises[steepest],
+        quantity=f"relative change of the MSE from {start.name} to {end.name} between heads",
+        interval=rise,
         allowed=allowed,
-        verdict=judge_all(rises, allowed),
+        verdict=judge(rise, allowed),
         note=_note(setting, path),
-        rows=rows,
+        rows=rows + tuple(_step(low, high, change) for (low, high), change in zip(steps, rises, strict=True)),
     )
-    orthogonal = path[-1]
-    others = [*path[:-1], independent]
-    losses = [
-        mean_interval((orthogonal.mse - other.mse) / other.mse.mean(), confidence=confidence, comparisons=len(others))
-        for other in others
-    ]
-    closest = int(np.argmax([loss.estimate for loss in losses]))
+
+    orthogonal, others = path[-1], [*path[:-1], independent]
+    losses = [_change(other, orthogonal, confidence, len(others)) for other in others]
+    rival = deciding(losses, allowed)
     least = Finding(
         theorem="5.1",
         origin="Stated",
-        claim="the error is least when heads are orthogonal",
+        claim=LEAST_IF_ORTHOGONAL,
         predicted=f"no other heads better by more than {MARGIN:.0%}",
         measured=(
-            f"MSE {_mean(orthogonal)} orthogonal, {_mean(independent)} independent random; orthogonal against the best "
-            f"others ({others[closest].name}): {losses[closest].estimate:+.1%} ± {losses[closest].standard_error:.1%}"
+            f"MSE {_mean(orthogonal)} orthogonal, {_mean(independent)} independent random; against the heads that "
+            f"decide ({others[rival].name}): {losses[rival].estimate:+.1%} ± {losses[rival].standard_error:.1%}"
         ),
-        quantity="MSE of orthogonal heads relative to the best others, minus 1",
-        interval=losses[closest],
+        quantity=f"relative change of the MSE from {others[rival].name} to orthogonal heads",
+        interval=losses[rival],
         allowed=allowed,
-        verdict=judge_all(losses, allowed),
-        rows=rows,
+        verdict=judge(losses[rival], allowed),
+        rows=rows + tuple(_step(other, orthogonal, loss) for other, loss in zip(others, losses, strict=True)),
     )
     return monotone, least
 
 
-def one_head(theorem: str, claim: str) -> Finding:
-    """The answer where there is one head: it has no pairs, hence neither diversity nor weighting."""
-    return Finding(
-        theorem, "Stated", claim, "nothing: one head has no pairs", "nothing to measure at H = 1", "", NOT_MEASURED,
-        (-inf, inf), UNDECIDED,
-    )  # fmt: skip
+def _change(start: DiversityLevel, end: DiversityLevel, confidence: float, comparisons: int) -> Interval:
+    relative = (end.mse - start.mse) / start.mse.mean()
+    return mean_interval(relative, confidence=confidence, comparisons=comparisons)
+
+
+def _step(start: DiversityLevel, end: DiversityLevel, change: Interval) -> dict[str, object]:
+    return {"from": start.name, "to": end.name, **asdict(change)}
 
 
 def _row(level: DiversityLevel) -> dict[str, object]:
@@ -143,7 +143,8 @@ def _row(level: DiversityLevel) -> dict[str, object]:
         for name in ("bias_squared", "variance", "covariance", "mse")
     }
     standard_error = float(level.mse.std(ddof=1)) / len(level.mse) ** 0.5
-    return {"heads": level.name, "hdi": float(np.mean(level.hdi)), **terms, "mse_se": standard_error}
+    neighbours = float(np.mean([measurement.neighbours for measurement in level.measurements]))
+    return {"heads": level.name, "hdi": _hdi(level), **terms, "mse_se": standard_error, "neighbours": neighbours}
 
 
 def _note(setting: Setting, path: Sequence[DiversityLevel]) -> str:
@@ -154,6 +155,10 @@ def _note(setting: Setting, path: Sequence[DiversityLevel]) -> str:
     )
     filled = float(np.mean([filled_directions(draw_design(setting, r).inputs) for r in range(3)]))
     return f"from identical to orthogonal: {moves}. The inputs fill about {filled:.0f} of {setting.d_model} directions"
+
+
+def _hdi(level: DiversityLevel) -> float:
+    return float(np.mean(level.hdi))
 
 
 def _mean(level: DiversityLevel) -> str:

@@ -22,18 +22,17 @@ class RegressionFunction:
 
     Args:
         evaluate: rows (n, d) to values (n,), before scaling.
-        smoothness: beta; 2 for everything smoother, as a positive kernel cannot use more.
+        smoothness: beta in mean square, which is what an integrated error sees: the squared bias of a kernel average
+            falls like h^(2 beta). 2 for everything smoother, as a positive kernel cannot use more.
         min_dim: least d.
-        summary: one line.
     """
 
     evaluate: Callable[[Array], Array]
     smoothness: float
     min_dim: int
-    summary: str
 
 
-def _friedman(u: Array) -> Array:
+def _friedman(u: Array) -> Array:  # Friedman (1991), number 1; coordinates beyond 5 do nothing
     x = (u + 1.0) / 2.0
     first: Array = 10.0 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20.0 * (x[:, 2] - 0.5) ** 2
     return first + 10.0 * x[:, 3] + 5.0 * x[:, 4]
@@ -49,23 +48,23 @@ def _additive(u: Array) -> Array:
     return values
 
 
-def _sparse(u: Array) -> Array:
+def _sparse(u: Array) -> Array:  # one coordinate matters
     values: Array = np.sin(np.pi * u[:, 0])
     return values
 
 
-def _rough(u: Array) -> Array:
+def _rough(u: Array) -> Array:  # its derivative is only just not square-integrable
     values: Array = np.sqrt(np.abs(u)).sum(axis=1)
     return values
 
 
 FUNCTIONS: Mapping[str, RegressionFunction] = MappingProxyType(
     {
-        "friedman": RegressionFunction(_friedman, 2.0, 5, "Friedman (1991), number 1; coordinates beyond 5 do nothing"),
-        "additive": RegressionFunction(_additive, 2.0, 1, "sum of sin(pi u_j)"),
-        "radial": RegressionFunction(_radial, 2.0, 1, "exp(-3 |u|^2 / d)"),
-        "sparse": RegressionFunction(_sparse, 2.0, 1, "sin(pi u_1): one coordinate matters"),
-        "rough": RegressionFunction(_rough, 0.5, 1, "sum of |u_j|^(1/2), smoothness 1/2"),
+        "friedman": RegressionFunction(_friedman, 2.0, 5),
+        "additive": RegressionFunction(_additive, 2.0, 1),
+        "radial": RegressionFunction(_radial, 2.0, 1),
+        "sparse": RegressionFunction(_sparse, 2.0, 1),
+        "rough": RegressionFunction(_rough, 1.0, 1),
     }
 )
 

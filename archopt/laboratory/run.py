@@ -6,15 +6,19 @@ from typing import Any
 
 from archopt.errors import OptionError
 from archopt.laboratory.allocation_growth import check_allocation
-from archopt.laboratory.bandwidth import check_bandwidth
 from archopt.laboratory.decomposition import check_decomposition
-from archopt.laboratory.diversity_effect import check_diversity, measure_diversity_levels, one_head
+from archopt.laboratory.diversity_effect import (
+    DOES_NOT_RISE,
+    LEAST_IF_ORTHOGONAL,
+    check_diversity,
+    measure_diversity_levels,
+)
 from archopt.laboratory.setting import Setting
-from archopt.laboratory.verdict import Finding
-from archopt.laboratory.weighting_effect import check_weighting, measure_weightings
+from archopt.laboratory.verdict import Finding, nothing_to_measure
+from archopt.laboratory.weighting_effect import check_weighting
 from archopt.theory.checks import choice, number_between
 
-THEOREMS = ("1", "3.1", "4.2", "5.1", "6.1", "7.1")
+THEOREMS = ("3.1", "4.2", "5.1", "6.1", "7.1")
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def run_laboratory(
     Args:
         setting: what to look at.
         theorems: any of ``THEOREMS``.
-        confidence: of the intervals that verdicts rest on, in (0.5, 1); jointly for a theorem that has several.
+        confidence: of the intervals that verdicts rest on, in (0.5, 1); jointly for all intervals of a theorem.
         on_start: called with a theorem's number before it is measured.
 
     Raises:
@@ -70,21 +74,18 @@ def run_laboratory(
 
 def _diversity(setting: Setting, confidence: float) -> tuple[Finding, ...]:
     if setting.n_heads == 1:
-        return (
-            one_head("4.2", "the error does not rise as the heads' diversity (HDI) rises"),
-            one_head("5.1", "the error is least when heads are orthogonal"),
-        )
+        reason = "one head has no pairs, hence no diversity"
+        return nothing_to_measure("4.2", DOES_NOT_RISE, reason), nothing_to_measure("5.1", LEAST_IF_ORTHOGONAL, reason)
     return check_diversity(setting, measure_diversity_levels(setting), confidence=confidence)
 
 
 def _weighting(setting: Setting, confidence: float) -> tuple[Finding, ...]:
     if setting.n_heads == 1:
-        return (one_head("7.1", "weights that put the best head first beat uniform ones here"),)
-    return check_weighting(setting, measure_weightings(setting), confidence=confidence)
+        return (nothing_to_measure("7.1", "weights other than uniform ones help", "one head has all the weight"),)
+    return check_weighting(setting, confidence=confidence)
 
 
 _CHECKS: dict[str, Callable[[Setting, float], tuple[Finding, ...]]] = {
-    "1": lambda setting, confidence: (check_bandwidth(setting, confidence=confidence),),
     "3.1": lambda setting, confidence: (check_decomposition(setting, confidence=confidence),),
     "4.2 5.1": _diversity,
     "6.1": lambda setting, confidence: check_allocation(setting, confidence=confidence),

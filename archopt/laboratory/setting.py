@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from numbers import Integral
 
-from archopt.allocation import HeadAllocation, allocation_of
+from archopt.allocation import allocation_of
 from archopt.errors import OptionError
 from archopt.laboratory.functions import FUNCTIONS
 from archopt.theory.checks import choice, finite_number, number_between, positive_number
@@ -11,7 +11,7 @@ from archopt.theory.ensemble import KERNELS
 
 EMBEDDINGS = ("curved", "linear")
 AXES = ("random", "aligned")
-BEST = "best"
+BEST, LITERAL = "best", "literal"
 
 # Keeps a typing error from filling the memory: at these sizes a run needs about 2 GB, and hours.
 _MOST = {"n_samples": 20_000, "d_model": 512, "intrinsic_dim": 64, "replicates": 10_000, "n_queries": 1_000}
@@ -29,13 +29,15 @@ class Setting:
         d_model: D, the width of the inputs that the heads read.
         n_heads: H, a divisor of D.
         kernel: "gaussian" or "exponential".
-        temperature: a number above 0, or "best": for every allocation the one with the least exact integrated MSE. That
-            is what perfect tuning could reach, by one rule for all, and it does not look at the noise that is drawn.
+        temperature: of kernels over keys of unit variance. A number above 0; "literal": bandwidth 1/sqrt(d_k), as the
+            paper has it (Gaussian kernel); or "best": for every allocation the one with the least exact integrated MSE,
+            which is what perfect tuning could reach, by one rule for all.
         embedding: how u becomes x in R^D. "curved": random cosines, which fill all D directions, unequally. "linear": a
             random isometry, which fills min(d, D) directions and leaves the others empty.
         axes: that heads are cut from. "random": a random rotation of R^D, so that heads are exchangeable. "aligned":
             the inputs' principal axes, most variance first: the first head sees most, the last least or nothing.
-        n_queries: points at which errors are integrated, redrawn with every replicate.
+        n_queries: points at which errors are integrated, redrawn with every replicate; inside [-3/4, 3/4]^d, since near
+            the boundary a kernel average has a bias of lower order.
         replicates: independent draws of everything (inputs, embedding, rotation); standard errors are over them.
         seed: of all draws.
 
@@ -78,15 +80,10 @@ class Setting:
         _whole("d_model", self.d_model, 1)
         allocation_of(self.d_model, self.n_heads)
         number_between("noise_sd", self.noise_sd, 0.0, 1e6)
-        if self.temperature != BEST:
+        if self.temperature not in (BEST, LITERAL):
             if isinstance(self.temperature, str):
-                finite_number("temperature", self.temperature, f"a number above 0 or {BEST!r}")
+                finite_number("temperature", self.temperature, f"a number above 0, {BEST!r} or {LITERAL!r}")
             positive_number("temperature", self.temperature)
-
-    @property
-    def allocation(self) -> HeadAllocation:
-        """H heads of D / H."""
-        return allocation_of(self.d_model, self.n_heads)
 
     @property
     def noise_variance(self) -> float:

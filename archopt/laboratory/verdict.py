@@ -62,6 +62,11 @@ class Finding:
 NOT_MEASURED = Interval(nan, nan, nan, nan)
 
 
+def nothing_to_measure(theorem: str, claim: str, reason: str) -> Finding:
+    """The answer where a claim is about something that the setting does not have."""
+    return Finding(theorem, "Stated", claim, "nothing", reason, "", NOT_MEASURED, (-inf, inf), UNDECIDED)
+
+
 def mean_interval(samples: ArrayLike, *, confidence: float, comparisons: int = 1) -> Interval:
     """Student's interval for the mean of independent samples.
 
@@ -88,9 +93,15 @@ def judge(interval: Interval, allowed: tuple[float, float]) -> Verdict:
     return FAILS if interval.high < allowed[0] or interval.low > allowed[1] else UNDECIDED
 
 
-def judge_all(intervals: Sequence[Interval], allowed: tuple[float, float] = (-inf, inf)) -> Verdict:
-    """A claim about every interval: it fails if one fails, and holds if all hold."""
-    verdicts = {judge(interval, allowed) for interval in intervals}
-    if FAILS in verdicts:
-        return FAILS
-    return HOLDS if verdicts == {HOLDS} else UNDECIDED
+def deciding(intervals: Sequence[Interval], allowed: tuple[float, float]) -> int:
+    """Which of several intervals decides a claim about all of them: it fails if one fails, and holds if all hold.
+
+    The one that lies furthest outside what is allowed, or else reaches furthest beyond it; its verdict is the claim's.
+    """
+
+    def outside(interval: Interval) -> tuple[float, float]:
+        wholly = max(allowed[0] - interval.high, interval.low - allowed[1])
+        reaches = max(allowed[0] - interval.low, interval.high - allowed[1])
+        return max(wholly, 0.0), reaches
+
+    return max(range(len(intervals)), key=lambda index: outside(intervals[index]))
