@@ -67,7 +67,9 @@ def run(arguments: list[str]) -> int:
     except ArchoptError as error:
         return _complain(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted; finished trials are kept", INTERRUPTED)
+        return _complain("interrupted", INTERRUPTED)
+    except MemoryError as error:
+        return _complain(f"not enough memory: {error or 'choose smaller sizes'}", 1)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             return _complain(f"the output cannot be written ({error.strerror or error})", 1)

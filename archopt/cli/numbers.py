@@ -1,10 +1,14 @@
 """Numbers as people type them on a command line."""
 
+from contextlib import suppress
+
 import typer
 
 
 def whole_number(text: str) -> int:
     """A whole number, also written like 1e4 or 50_000."""
+    with suppress(ValueError):
+        return int(text)  # exactly, however long
     try:
         number = float(text)
     except ValueError:

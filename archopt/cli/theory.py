@@ -27,7 +27,10 @@ def theory_command(
     heads: Annotated[int, typer.Option(parser=whole_number, help="H, a divisor of D.", metavar="N")] = 8,
     kernel: Annotated[str, typer.Option(help="gaussian or exponential.")] = "gaussian",
     temperature: Annotated[
-        str, typer.Option(help="A number, or best: for every allocation the one with the least error.")
+        str,
+        typer.Option(
+            help="A number; best: the one with the least error, for every allocation; literal: bandwidth 1/sqrt(d_k)."
+        ),
     ] = "best",
     embedding: Annotated[
         str, typer.Option(help="curved: inputs fill all D directions; linear: only d of them.")
@@ -38,7 +41,7 @@ def theory_command(
     ] = "random",
     theorem: Annotated[
         list[str] | None,
-        typer.Option(help="1, 3.1, 4.2, 5.1, 6.1 or 7.1; again for more [all].", metavar="NUMBER"),
+        typer.Option(help="3.1, 4.2, 5.1, 6.1 or 7.1; again for more [all].", metavar="NUMBER"),
     ] = None,
     replicates: Annotated[
         int, typer.Option(parser=whole_number, help="Independent draws behind every standard error.", metavar="N")
@@ -81,7 +84,10 @@ def theory_command(
         if not quiet:
             print(f"archopt: measuring theorem {numbers} ...", file=sys.stderr, flush=True)
 
-    report = run_laboratory(setting, theorems=theorem or THEOREMS, confidence=confidence, on_start=say).to_dict()
+    try:
+        report = run_laboratory(setting, theorems=theorem or THEOREMS, confidence=confidence, on_start=say).to_dict()
+    except KeyboardInterrupt:
+        raise typer.Abort from None  # which is said; typer ends without a word after the other
     if as_json:
         typer.echo(json.dumps(json_ready(report)))
     else:

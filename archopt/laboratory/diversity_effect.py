@@ -11,7 +11,7 @@ from archopt.laboratory.design import Design, draw_design, filled_directions
 from archopt.laboratory.heads import independent_heads, rotated_heads
 from archopt.laboratory.measurement import Measurement, measure
 from archopt.laboratory.setting import Setting
-from archopt.laboratory.verdict import Finding, Interval, deciding, judge, mean_interval
+from archopt.laboratory.verdict import Finding, Interval, deciding, judge, relative_change
 from archopt.theory.arrays import Array
 from archopt.theory.diversity import head_diversity_index
 
@@ -114,7 +114,7 @@ def check_diversity(
         theorem="5.1",
         origin="Stated",
         claim=LEAST_IF_ORTHOGONAL,
-        predicted=f"no other heads better by more than {MARGIN:.0%}",
+        predicted=f"none of the heads tried is better by more than {MARGIN:.0%}",
         measured=(
             f"MSE {_mean(orthogonal)} orthogonal, {_mean(independent)} independent random; against the heads that "
             f"decide ({others[rival].name}): {losses[rival].estimate:+.1%} ± {losses[rival].standard_error:.1%}"
@@ -129,8 +129,7 @@ def check_diversity(
 
 
 def _change(start: DiversityLevel, end: DiversityLevel, confidence: float, comparisons: int) -> Interval:
-    relative = (end.mse - start.mse) / start.mse.mean()
-    return mean_interval(relative, confidence=confidence, comparisons=comparisons)
+    return relative_change(start.mse, end.mse, confidence=confidence, comparisons=comparisons)
 
 
 def _step(start: DiversityLevel, end: DiversityLevel, change: Interval) -> dict[str, object]:
@@ -150,7 +149,7 @@ def _row(level: DiversityLevel) -> dict[str, object]:
 def _note(setting: Setting, path: Sequence[DiversityLevel]) -> str:
     first, last = _row(path[0]), _row(path[-1])
     moves = ", ".join(
-        f"{name} {first[key]:.4f} to {last[key]:.4f}"
+        f"{name} {first[key]:.3g} to {last[key]:.3g}"
         for name, key in (("bias^2", "bias_squared"), ("variance", "variance"), ("covariance", "covariance"))
     )
     filled = float(np.mean([filled_directions(draw_design(setting, r).inputs) for r in range(3)]))
@@ -162,4 +161,4 @@ def _hdi(level: DiversityLevel) -> float:
 
 
 def _mean(level: DiversityLevel) -> str:
-    return f"{level.mse.mean():.4f}"
+    return f"{level.mse.mean():.4g}"

@@ -16,7 +16,7 @@ from archopt.laboratory.diversity_effect import (
 from archopt.laboratory.setting import Setting
 from archopt.laboratory.verdict import Finding, nothing_to_measure
 from archopt.laboratory.weighting_effect import check_weighting
-from archopt.theory.checks import choice, number_between
+from archopt.theory.checks import choice, finite_number
 
 THEOREMS = ("3.1", "4.2", "5.1", "6.1", "7.1")
 
@@ -60,9 +60,9 @@ def run_laboratory(
     wanted = {choice("theorems", theorem, THEOREMS) for theorem in theorems}
     if not wanted:
         raise OptionError(f"theorems must name at least one of {', '.join(THEOREMS)} but got none")
-    number_between("confidence", confidence, 0.5, 1.0)
-    if confidence in (0.5, 1.0):
-        raise OptionError(f"confidence must lie strictly between 0.5 and 1 but got {confidence:g}")
+    allowed = "a number strictly between 0.5 and 1"
+    if not 0.5 < finite_number("confidence", confidence, allowed) < 1.0:
+        raise OptionError(f"confidence must be {allowed} but got {confidence:g}")
     findings: list[Finding] = []
     for theorem, check in _CHECKS.items():
         chosen = [number for number in theorem.split() if number in wanted]

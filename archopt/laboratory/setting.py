@@ -6,15 +6,22 @@ from numbers import Integral
 from archopt.allocation import allocation_of
 from archopt.errors import OptionError
 from archopt.laboratory.functions import FUNCTIONS
-from archopt.theory.checks import choice, finite_number, number_between, positive_number
-from archopt.theory.ensemble import KERNELS
+from archopt.theory.checks import choice, finite_number, number_between
+from archopt.theory.nadaraya_watson import KERNELS
 
 EMBEDDINGS = ("curved", "linear")
 AXES = ("random", "aligned")
 BEST, LITERAL = "best", "literal"
 
 # Keeps a typing error from filling the memory: at these sizes a run needs about 2 GB, and hours.
-_MOST = {"n_samples": 20_000, "d_model": 512, "intrinsic_dim": 64, "replicates": 10_000, "n_queries": 1_000}
+_MOST = {
+    "seed": 2**32 - 1,
+    "n_samples": 20_000,
+    "d_model": 512,
+    "intrinsic_dim": 64,
+    "replicates": 10_000,
+    "n_queries": 1_000,
+}
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,9 @@ class Setting:
         allocation_of(self.d_model, self.n_heads)
         number_between("noise_sd", self.noise_sd, 0.0, 1e6)
         if self.temperature not in (BEST, LITERAL):
-            if isinstance(self.temperature, str):
-                finite_number("temperature", self.temperature, f"a number above 0, {BEST!r} or {LITERAL!r}")
-            positive_number("temperature", self.temperature)
+            allowed = f"a number above 0, {BEST!r} or {LITERAL!r}"
+            if finite_number("temperature", self.temperature, allowed) <= 0.0:
+                raise OptionError(f"temperature must be {allowed} but got {self.temperature:g}")
 
     @property
     def noise_variance(self) -> float:

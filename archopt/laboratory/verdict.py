@@ -6,7 +6,7 @@ claim holds; outside with its whole interval it does not; else the measurement c
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite, nan, sqrt
+from math import exp, expm1, inf, isfinite, nan, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -82,6 +82,22 @@ def mean_interval(samples: ArrayLike, *, confidence: float, comparisons: int = 1
     reach = standard_error * float(t.ppf(1.0 - (1.0 - confidence) / (2.0 * comparisons), len(values) - 1))
     mean = float(values.mean())
     return Interval(mean, standard_error, mean - reach, mean + reach)
+
+
+def relative_change(start: ArrayLike, end: ArrayLike, *, confidence: float, comparisons: int = 1) -> Interval:
+    """How much larger ``end`` is than ``start``, as a share of it: the geometric mean of the paired ratios, minus 1.
+
+    Student's interval for the logarithm, so that it respects the floor of -100 % and the start's own noise.
+
+    Args:
+        start, end: shape (n,), above 0, paired.
+        confidence, comparisons: as for :func:`mean_interval`.
+    """
+    ratios = np.log(np.asarray(end, dtype=np.float64)) - np.log(np.asarray(start, dtype=np.float64))
+    found = mean_interval(ratios, confidence=confidence, comparisons=comparisons)
+    return Interval(
+        expm1(found.estimate), exp(found.estimate) * found.standard_error, expm1(found.low), expm1(found.high)
+    )
 
 
 def judge(interval: Interval, allowed: tuple[float, float]) -> Verdict:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from archopt.theory.arrays import Array
 
@@ -58,25 +59,43 @@ def best_head_dim(errors: Array, head_dims: Sequence[int], *, seed: int = 0) -> 
     """
     positions = np.log2(np.asarray(head_dims, dtype=np.float64))
     picks = np.random.default_rng([seed, _STREAM]).integers(0, len(errors), (BOOTSTRAPS, len(errors)))
-    found = [_vertex(positions, np.log(errors[pick].mean(axis=0)), reach=1) for pick in picks]
+    resampled, at_edge = _vertices(positions, np.log(errors[picks].mean(axis=1)))
     mean = np.log(errors.mean(axis=0))
     return Vertex(
-        log2_head_dim=_vertex(positions, mean, reach=1)[0],
-        wider=_vertex(positions, mean, reach=2)[0],
-        resampled=np.array([place for place, _ in found]),
-        edge_share=float(np.mean([edge for _, edge in found])),
+        log2_head_dim=float(_vertices(positions, mean[np.newaxis])[0][0]),
+        wider=_wider(positions, mean),
+        resampled=resampled,
+        edge_share=float(at_edge.mean()),
         n_replicates=len(errors),
     )
 
 
-def _vertex(x: Array, y: Array, reach: int) -> tuple[float, bool]:
-    """Position of the least value, by a parabola over ``reach`` neighbours a side; and whether it lies on the edge."""
-    least = int(y.argmin())
-    if least in (0, len(y) - 1):
-        return float(x[least]), True
-    near = slice(max(0, least - reach), least + reach + 1)
-    square, slope, _ = np.polyfit(x[near] - x[least], y[near], 2)
+def _vertices(x: Array, curves: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Positions (B,) of the least value of curves (B, widths), by the parabola through it and its two neighbours.
+
+    And which of them have it on the edge, where there is no second neighbour and the edge itself is the answer.
+    """
+    least = curves.argmin(axis=1)
+    at_edge = (least == 0) | (least == len(x) - 1)
+    middle = np.clip(least, 1, max(1, len(x) - 2))
+    if len(x) < 3:
+        return x[least], at_edge
+    row = np.arange(len(curves))
+    left, right = x[middle - 1] - x[middle], x[middle + 1] - x[middle]
+    low, high = (curves[row, middle + side] - curves[row, middle] for side in (-1, 1))
+    curvature = low * right - high * left  # > 0 unless all three are equal, or the least is on the edge
+    inside = ~at_edge & (curvature > 0.0)
+    offset = 0.5 * (low * right**2 - high * left**2) / np.where(inside, curvature, 1.0)
+    return np.where(inside, x[middle] + offset, x[least]), at_edge
+
+
+def _wider(x: Array, curve: Array) -> float:
+    """The same from the least-squares parabola over two neighbours on either side, kept between the nearest two."""
+    least = int(curve.argmin())
+    if least in (0, len(x) - 1):
+        return float(x[least])
+    near = slice(max(0, least - 2), least + 3)
+    square, slope, _ = np.polyfit(x[near] - x[least], curve[near], 2)
     if square <= 0.0:
-        return float(x[least]), False
-    offset = np.clip(-slope / (2.0 * square), x[least - 1] - x[least], x[least + 1] - x[least])
-    return float(x[least] + offset), False
+        return float(x[least])
+    return float(np.clip(x[least] - slope / (2.0 * square), x[least - 1], x[least + 1]))

@@ -12,7 +12,7 @@ from archopt.laboratory.design import draw_design, noise_draws
 from archopt.laboratory.heads import orthogonal_heads
 from archopt.laboratory.setting import BEST, Setting
 from archopt.laboratory.temperatures import TEMPERATURES, fixed_temperature, smoother_blocks
-from archopt.laboratory.verdict import Finding, judge, mean_interval
+from archopt.laboratory.verdict import Finding, judge, relative_change
 from archopt.theory.arrays import Array
 from archopt.theory.weighting import error_covariance, head_weights, heads_by_quality, minimum_variance_weights
 
@@ -121,7 +121,7 @@ def check_weighting(setting: Setting, *, confidence: float) -> tuple[Finding, ..
     allowed = (-inf, -MARGIN)
     findings = []
     for scheme, values in by_scheme.items():
-        change = mean_interval((values - uniform) / uniform.mean(), confidence=confidence, comparisons=len(by_scheme))
+        change = relative_change(uniform, values, confidence=confidence, comparisons=len(by_scheme))
         findings.append(
             Finding(
                 theorem="7.1",
@@ -129,7 +129,7 @@ def check_weighting(setting: Setting, *, confidence: float) -> tuple[Finding, ..
                 claim=f"{scheme} weights beat uniform ones in this setting",
                 predicted=f"an error lower by more than {MARGIN:.0%}",
                 measured=(
-                    f"MSE {values.mean():.4f} against {uniform.mean():.4f}: {change.estimate:+.1%} ± "
+                    f"MSE {values.mean():.4g} against {uniform.mean():.4g}: {change.estimate:+.1%} ± "
                     f"{change.standard_error:.1%}"
                 ),
                 quantity=f"relative change of the MSE from uniform to {scheme}",

@@ -25,7 +25,7 @@ def laboratory_summary(report: Mapping[str, Any], *, encoding: str = "utf-8") ->
     ]
     for finding in report["findings"]:
         parts += [_heading(finding, encoding), _lines(finding, encoding), Text("")]
-    share = f"{report['confidence']:.0%}"
+    share = f"{100 * report['confidence']:.6g} %"
     parts.append(
         Text(
             encoded(
@@ -65,6 +65,8 @@ def _heading(finding: Mapping[str, Any], encoding: str) -> Text:
 
 def _lines(finding: Mapping[str, Any], encoding: str) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0))
+    for _ in range(2):
+        grid.add_column(overflow="fold")  # rich's ellipsis is not in every encoding
     for name in ("predicted", "measured", "note"):
         if finding[name]:
             grid.add_row(Text(f"  {name}", style="dim"), Text(encoded(finding[name], encoding)))

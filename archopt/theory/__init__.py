@@ -16,18 +16,21 @@ from archopt.theory.diversity import (
     z_score_from_index,
 )
 from archopt.theory.ensemble import (
-    KERNELS,
     EnsembleMSE,
     Estimate,
     EstimatedMSE,
     IntegratedMSE,
-    attention_weights,
-    effective_neighbours,
     ensemble_mse,
     ensemble_mse_from_draws,
     head_error_covariance,
+)
+from archopt.theory.nadaraya_watson import (
+    KERNELS,
+    attention_weights,
+    effective_neighbours,
     head_estimates,
     head_smoothers,
+    left_out_errors,
 )
 from archopt.theory.scaling import (
     FAMILY_DEFAULTS,
@@ -80,6 +83,7 @@ __all__ = [
     "head_weights",
     "heads_by_quality",
     "learned_weights",
+    "left_out_errors",
     "minimum_variance_weights",
     "mse_bound",
     "optimal_allocation",

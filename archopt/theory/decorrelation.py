@@ -5,8 +5,8 @@ onto its columns, W_h^+ = R_h^{-1} Q_h^T, D (``d_model``), H (``n_heads``), d_k 
 
 Stated (arXiv:2605.20271, Theorem 5.1): the integrated MSE is minimised when W_h^T W_g ~ 0 for h != g.
 
-Ours: the two levers below. Both move only the covariance term of Theorem 3.1. Orthogonal heads also see different
-data, so the bias can rise or fall, and the total with it.
+Ours: the two levers below. Heads that project (below) move only the covariance term of Theorem 3.1. For kernel averages
+all three terms move: orthogonal heads see different data, so the bias can rise or fall, and the total with it.
 
 (5.1)  W_h^T W_g = 0, h != g                                           blocks of one Haar random orthogonal matrix
 (5.2)  J = 2/(H(H-1)) sum_{h<g} ||Q_h^T Q_g||_F^2 / d_k = 1 - HDI      a mean over pairs: means the same at every H

@@ -29,29 +29,7 @@ from numpy.typing import ArrayLike
 from archopt.errors import OptionError
 from archopt.theory.arrays import Array, finite_array, real_array, refuse_non_finite
 from archopt.theory.checks import finite_number
-from archopt.theory.nadaraya_watson import (
-    KERNELS,
-    attention_weights,
-    effective_neighbours,
-    head_estimates,
-    head_smoothers,
-    smoother_array,
-)
-
-__all__ = [
-    "KERNELS",
-    "EnsembleMSE",
-    "Estimate",
-    "EstimatedMSE",
-    "IntegratedMSE",
-    "attention_weights",
-    "effective_neighbours",
-    "ensemble_mse",
-    "ensemble_mse_from_draws",
-    "head_error_covariance",
-    "head_estimates",
-    "head_smoothers",
-]
+from archopt.theory.nadaraya_watson import smoother_array
 
 
 @dataclass(frozen=True)
@@ -123,19 +101,22 @@ def ensemble_mse(
 
     Raises:
         DegenerateHeadError: a smoother is not finite; ``.head`` is its index.
-        OptionError: other shapes, not real or not finite, a negative variance, weights with another sum.
+        OptionError: other shapes, not real or not finite, squares beyond the floats, a negative variance, weights with
+            another sum.
 
     Source: arXiv:2605.20271, Theorem 3.1; exact values for linear smoothers: ours.
     """
     S, at_inputs, at_queries, sigma2 = _fixed_design(smoothers, truth_at_inputs, truth_at_queries, noise_variance)
     alpha = _weights(weights, len(S))
     mixed, own = np.zeros(S.shape[1:]), np.zeros(S.shape[1])
-    for a, S_h in zip(alpha, S, strict=True):
-        share = a * S_h
-        mixed += share
-        own += _row_norms(share)
-    bias = mixed @ at_inputs - at_queries  # sum_h alpha_h b_h, (3.1a), since the weights sum to 1
-    return EnsembleMSE(bias**2, sigma2 * own, sigma2 * (_row_norms(mixed) - own))  # (3.1b), (3.1c)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        for a, S_h in zip(alpha, S, strict=True):
+            share = a * S_h
+            mixed += share
+            own += _row_norms(share)
+        bias = mixed @ at_inputs - at_queries  # sum_h alpha_h b_h, (3.1a), since the weights sum to 1
+        terms = bias**2, sigma2 * own, sigma2 * (_row_norms(mixed) - own)  # (3.1b), (3.1c)
+    return _within_floats(EnsembleMSE(*terms))
 
 
 def head_error_covariance(
@@ -151,9 +132,12 @@ def head_error_covariance(
     Source: ours, from arXiv:2605.20271, Theorem 3.1.
     """
     S, at_inputs, at_queries, sigma2 = _fixed_design(smoothers, truth_at_inputs, truth_at_queries, noise_variance)
-    bias = S @ at_inputs - at_queries  # (3.1a)
     flat = S.reshape(len(S), -1)
-    Sigma: Array = (bias @ bias.T + sigma2 * (flat @ flat.T)) / S.shape[1]  # (3.1d)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        bias = S @ at_inputs - at_queries  # (3.1a)
+        Sigma: Array = (bias @ bias.T + sigma2 * (flat @ flat.T)) / S.shape[1]  # (3.1d)
+    if not np.isfinite(Sigma).all():
+        raise OptionError(_BEYOND)
     return Sigma
 
 
@@ -173,7 +157,7 @@ def ensemble_mse_from_draws(estimates: ArrayLike, truth: ArrayLike, weights: Arr
 
     Raises:
         DegenerateHeadError: a head's estimate is not finite; ``.head`` is its index.
-        OptionError: other shapes, R < 3, not real or not finite, weights with another sum.
+        OptionError: other shapes, R < 3, not real or not finite, squares beyond the floats, weights with another sum.
 
     Source: arXiv:2605.20271, Theorem 3.1; debiasing: ours; jackknife: B. Efron and C. Stein, Ann. Statist. 9 (1981).
     """
@@ -185,15 +169,16 @@ def ensemble_mse_from_draws(estimates: ArrayLike, truth: ArrayLike, weights: Arr
     refuse_non_finite(heads, "drawn estimate")
     error = -finite_array("truth", truth, drawn.shape[2:], "(m,)")  # becomes mean_r m_r - m
     deviation, own, own_by_draw = np.zeros((R, drawn.shape[2])), np.zeros(drawn.shape[2]), np.zeros(R)
-    for a, m_h in zip(_weights(weights, len(heads)), heads, strict=True):
-        mean = m_h.mean(axis=0)
-        share = a * (m_h - mean)
-        error += a * mean
-        deviation += share
-        own += np.einsum("rm,rm->m", share, share)
-        own_by_draw += _row_norms(share) / share.shape[1]
-    s2, variance = np.einsum("rm,rm->m", deviation, deviation) / (R - 1), own / (R - 1)
-    pointwise = EnsembleMSE(error**2 - s2 / R, variance, s2 - variance)  # (3.1e), (3.1f)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        for a, m_h in zip(_weights(weights, len(heads)), heads, strict=True):
+            mean = m_h.mean(axis=0)
+            share = a * (m_h - mean)
+            error += a * mean
+            deviation += share
+            own += np.einsum("rm,rm->m", share, share)
+            own_by_draw += _row_norms(share) / share.shape[1]
+        s2, variance = np.einsum("rm,rm->m", deviation, deviation) / (R - 1), own / (R - 1)
+        pointwise = _within_floats(EnsembleMSE(error**2 - s2 / R, variance, s2 - variance))  # (3.1e), (3.1f)
 
     # The same without draw r, integrated: a mean moves by -d_r/(R-1), a sum of squares by -d_r^2 R/(R-1).
     squares = _row_norms(deviation) / deviation.shape[1]
@@ -209,6 +194,15 @@ def ensemble_mse_from_draws(estimates: ArrayLike, truth: ArrayLike, weights: Arr
         mse=_estimate(means.mse, bias_without + s2_without),
         pointwise=pointwise,
     )
+
+
+_BEYOND = "the squared errors leave the floats: truth, noise_variance and estimates must stay below about 1e150"
+
+
+def _within_floats(terms: EnsembleMSE) -> EnsembleMSE:
+    if not np.isfinite(terms.mse).all():
+        raise OptionError(_BEYOND)
+    return terms
 
 
 def _estimate(value: float, without: Array) -> Estimate:

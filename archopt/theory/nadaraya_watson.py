@@ -5,10 +5,10 @@ Symbols: n training rows x_i (``inputs``) with targets y_i, m query points x, H 
 w_hi the weight of row i for head h; S_h (``smoothers[h]``, m x n) holds them.
 
 Stated (arXiv:2605.20271): softmax(q.k / sqrt(d_k))-weighted averaging is Nadaraya-Watson regression with the
-exponential kernel: (1.1) with (1.3).
+exponential kernel: (1.1) with (1.3), bandwidth h = 1/sqrt(d_k).
 
 Ours: the Gaussian kernel; an explicit temperature, since free projections rescale themselves (T = 1 is dot-product
-attention's scale); (1.4), which says what bandwidth that came to.
+attention's scale, and the stated h is tau = h^2 = 1/d_k in (1.2), so a convention); (1.4), which says what it came to.
 
 (1.1)  w_hi = K(q_h, k_hi) / sum_j K(q_h, k_hj),  m_h(x) = sum_i w_hi y_i = S_h y,  tau = sqrt(d_k) T
 (1.2)  K(q, k) = exp(-||q - k||^2 / (2 tau))     "gaussian"
@@ -150,6 +150,42 @@ def head_estimates(smoothers: ArrayLike, targets: ArrayLike) -> Array:
     S = smoother_array(smoothers)
     estimates: Array = S @ finite_array("targets", targets, S.shape[2:], "(n,)")  # (1.1)
     return estimates
+
+
+def left_out_errors(
+    key_projections: ArrayLike,
+    inputs: ArrayLike,
+    targets: ArrayLike,
+    *,
+    kernel: str = "gaussian",
+    temperature: ArrayLike = 1.0,
+) -> Array:
+    """Every head's error on every training row, predicted without that row: input of ``theory.error_covariance``.
+
+    Cross-fitting with as many folds as rows, which for averages is exact and needs no second fit. The errors are
+    against the noisy targets. One head after another, so that memory is O(n^2).
+
+    Args:
+        key_projections, inputs, kernel, temperature: as for :func:`head_smoothers`.
+        targets: y, shape (n,).
+
+    Returns:
+        Shape (H, n), in units of the target.
+
+    Raises: as :func:`head_smoothers`; OptionError also for other targets.
+
+    Source: ours.
+    """
+    W, _ = real_array("key_projections", key_projections, (3,), "(H, D, d_k)")
+    refuse_non_finite(W, "key projection")
+    x = finite_array("inputs", inputs, (None, W.shape[1]), "(n, D)")
+    y = finite_array("targets", targets, (len(x),), "(n,)")
+    rows = np.arange(len(x))
+    errors = np.empty((len(W), len(x)))
+    for head, T in enumerate(_temperatures(temperature, len(W))):
+        without = head_smoothers(W[head : head + 1], x, x, kernel=kernel, temperature=T, own_rows=rows)
+        errors[head] = without[0] @ y - y  # (1.1)
+    return errors
 
 
 def smoother_array(smoothers: ArrayLike) -> Array:

@@ -2,12 +2,14 @@
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from archopt.cli import run
+from archopt.cli.numbers import whole_number
 
 SMALL = "theory --function additive --intrinsic-dim 2 --d-model 12 --heads 3 --samples 60 --queries 20 --replicates 5"
 # The first head sees all that there is, the others nothing.
@@ -56,7 +58,7 @@ def test_a_theorem_that_does_not_hold_is_said_not_to(capfd: pytest.CaptureFixtur
     out, err = capfd.readouterr()
     words = " ".join(out.split())
     assert "4.2 (stated): the error does not rise as the heads' diversity (HDI) rises: does not hold" in words
-    assert "7.1 (ours): minimum-variance weights beat uniform ones here: holds" in words
+    assert "7.1 (ours): minimum-variance weights beat uniform ones in this setting: holds" in words
     assert "linear inputs, aligned axes; 8 replicates" in words
     assert err.splitlines() == [
         "archopt: measuring theorem 4.2 ...",
@@ -72,12 +74,12 @@ def test_json_is_one_object_with_the_raw_figures(capfd: pytest.CaptureFixture[st
     assert list(report) == ["schema", "setting", "confidence", "findings"]
     assert report["setting"]["axes"] == "aligned"
     assert [finding["theorem"] for finding in report["findings"]] == [
-        "1", "3.1", "4.2", "5.1", "6.1", "6.1", "6.1", "7.1", "7.1", "7.1",
+        "3.1", "4.2", "5.1", "6.1", "6.1", "6.1", "6.1", "6.1", "6.1", "7.1", "7.1", "7.1",
     ]  # fmt: skip
     for finding in report["findings"]:
         assert finding["verdict"] in ("holds", "does not hold", "cannot tell")
         assert finding["rows"]
-    diversity = report["findings"][2]
+    diversity = report["findings"][1]
     assert diversity["allowed"] == [None, 0.01]  # no limit below
     assert diversity["rows"][0]["hdi"] == pytest.approx(0.0, abs=1e-9)
 
@@ -102,3 +104,20 @@ def test_neither_torch_nor_pandas_is_needed() -> None:
 def test_help_has_an_example(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["theory", "--help"]) == 0
     assert "Example: archopt theory" in " ".join(capfd.readouterr().out.split())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_said(number: signal.Signals) -> None:
+    line = [sys.executable, "-m", "archopt", *shlex.split("theory --theorem 4.2 --replicates 9999")]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "measuring" in process.stderr.readline()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "archopt: interrupted\n")
+
+
+def test_whole_numbers_are_read_exactly() -> None:
+    assert whole_number("9007199254740993") == 9007199254740993  # 2^53 + 1, which no float is
+    assert whole_number("5e3") == whole_number("5_000") == 5000

@@ -33,8 +33,19 @@ def test_coordinates_that_do_nothing_do_nothing():
         assert np.array_equal(regression_values(name, u), regression_values(name, moved))
 
 
-def test_the_rough_function_has_smoothness_one_half():
-    # |m(t) - m(0)| ~ t^beta: the ratio over a factor 100 is 100^beta
-    u = np.array([[0.0], [1e-6], [1e-4]])
-    m = regression_values("rough", u)
-    assert np.log((m[2] - m[0]) / (m[1] - m[0])) / np.log(100.0) == pytest.approx(FUNCTIONS["rough"].smoothness)
+@pytest.mark.parametrize(("name", "beta"), [("additive", 2.0), ("radial", 2.0), ("rough", 1.0)])
+def test_squared_bias_falls_like_the_bandwidth_to_twice_the_smoothness(name, beta):
+    # d = 1, averages over a window of half-width h instead of a kernel, on a grid a thousand times finer than h
+    grid = np.linspace(-1, 1, 400_001)[:, np.newaxis]
+    m = regression_values(name, grid)
+    cumulative = np.concatenate([[0.0], np.cumsum(m)])
+    interior = np.arange(50_000, 350_001)  # [-3/4, 3/4]
+
+    def squared_bias(half):
+        smoothed = (cumulative[interior + half + 1] - cumulative[interior - half]) / (2 * half + 1)
+        return ((smoothed - m[interior]) ** 2).mean()
+
+    slope = np.log(squared_bias(2000) / squared_bias(500)) / np.log(4.0)
+    assert FUNCTIONS[name].smoothness == beta
+    # |u|^(1/2) has 2 beta = 2 up to a logarithm, which is worth about 0.15 here
+    assert slope == pytest.approx(2 * beta, abs=0.2 if name == "rough" else 0.01)

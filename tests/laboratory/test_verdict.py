@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from archopt.laboratory.verdict import FAILS, HOLDS, UNDECIDED, Interval, judge, judge_all, mean_interval
+from archopt.laboratory.verdict import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Interval,
+    deciding,
+    judge,
+    mean_interval,
+    nothing_to_measure,
+    relative_change,
+)
 
 
 def test_the_interval_is_students():
@@ -15,6 +25,25 @@ def test_the_interval_is_students():
     expected = ttest_1samp(values, 0.0).confidence_interval(0.9)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
     assert (found.estimate, found.standard_error) == pytest.approx((values.mean(), values.std(ddof=1) / 12**0.5))
+
+
+def test_a_relative_change_is_the_geometric_mean_of_the_ratios():
+    start = np.array([1.0, 2.0, 10.0])
+    found = relative_change(start, start * [0.5, 1.0, 2.0], confidence=0.9)
+    assert found.estimate == pytest.approx(0.0, abs=1e-12)
+    halved = relative_change(start, start / 2, confidence=0.9)
+    assert (halved.estimate, halved.low, halved.high) == pytest.approx((-0.5, -0.5, -0.5))
+    tiny = relative_change(start, start * [1e-6, 1e-3, 1e-9], confidence=0.99)
+    assert -1.0 <= tiny.low < tiny.high
+
+
+def test_a_relative_change_covers_with_a_noisy_start():
+    random, inside = np.random.default_rng(2), 0
+    for _ in range(400):
+        level = random.normal(0.0, 0.5, 8)
+        found = relative_change(np.exp(level), np.exp(level + random.normal(0.3, 0.4, 8)), confidence=0.9)
+        inside += found.low <= np.exp(0.3) - 1 <= found.high
+    assert inside / 400 == pytest.approx(0.9, abs=0.05)  # sd 1.5 %
 
 
 def test_several_comparisons_widen_it():
@@ -34,9 +63,26 @@ def test_the_whole_interval_decides(low, high, verdict):
 
 def test_a_claim_about_all_fails_with_one_and_holds_with_all():
     inside, outside, across = (Interval(0.0, 0.0, *ends) for ends in ((0.2, 0.3), (2.0, 3.0), (0.5, 1.5)))
-    assert judge_all([inside, inside], (0.0, 1.0)) == HOLDS
-    assert judge_all([inside, across], (0.0, 1.0)) == UNDECIDED
-    assert judge_all([inside, across, outside], (0.0, 1.0)) == FAILS
+    further = Interval(0.0, 0.0, 4.0, 9.0)
+    for intervals, decides, verdict in (
+        ([inside, inside], 0, HOLDS),
+        ([inside, across], 1, UNDECIDED),
+        ([inside, across, outside], 2, FAILS),
+        ([outside, further, across], 1, FAILS),
+        (
+            [Interval(0.0, 0.0, -5.0, 0.5), outside],
+            1,
+            FAILS,
+        ),  # one reaches further, but only the other is wholly outside
+    ):
+        assert deciding(intervals, (0.0, 1.0)) == decides
+        assert judge(intervals[decides], (0.0, 1.0)) == verdict
+
+
+def test_a_claim_about_nothing_cannot_be_told():
+    finding = nothing_to_measure("4.2", "a claim", "one head has no pairs")
+    assert (finding.verdict, finding.measured) == (UNDECIDED, "one head has no pairs")
+    assert judge(finding.interval, finding.allowed) == UNDECIDED
 
 
 def test_a_true_claim_is_refuted_no_more_often_than_the_confidence_says():

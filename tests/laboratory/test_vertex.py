@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
 from archopt.laboratory.vertex import best_head_dim
 
@@ -29,14 +30,28 @@ def test_an_optimum_beyond_the_edge_is_flagged(centre, edge):
     assert found.edge_share == 1.0
 
 
-def test_the_bootstrap_covers_the_truth_at_about_its_rate():
+def test_a_parabola_over_more_widths_agrees_where_the_curve_is_one():
+    found = best_head_dim(parabola(2.8), WIDTHS)
+    assert found.wider == pytest.approx(found.log2_head_dim, abs=1e-9)
+
+
+def test_a_curve_that_is_no_parabola_shows_in_the_difference():
+    x = np.log2(WIDTHS)
+    steep_left = np.exp(np.where(x < 3.3, 0.5, 0.05) * (x - 3.3) ** 2)[np.newaxis].repeat(5, axis=0)
+    found = best_head_dim(steep_left, WIDTHS)
+    assert abs(found.wider - found.log2_head_dim) > 0.05
+    assert found.log2_head_dim == pytest.approx(3.3, abs=0.3)
+
+
+@pytest.mark.parametrize("replicates", [10, 20])
+def test_students_interval_with_the_bootstraps_error_covers_at_its_rate(replicates):
     inside = []
-    for seed in range(60):
-        found = best_head_dim(parabola(3.0, replicates=20, noise=0.02, seed=seed), WIDTHS)
-        low, high = np.quantile(found.resampled, [0.05, 0.95])
-        inside.append(low <= 3.0 <= high)
-    # 90 % of 60 is 54 with sd 2.3; a bootstrap of 20 replicates is known to be a little narrow
-    assert 45 <= sum(inside) <= 60
+    for seed in range(100):
+        found = best_head_dim(parabola(2.8, replicates=replicates, noise=0.02, seed=seed), WIDTHS)
+        reach = t.ppf(0.95, replicates - 1) * found.standard_error
+        inside.append(abs(found.log2_head_dim - 2.8) <= reach)
+    # 90 % of 100 with standard deviation 3
+    assert 80 <= sum(inside) <= 99
 
 
 def test_equal_seeds_pair_the_resamples():

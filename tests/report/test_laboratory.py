@@ -43,7 +43,7 @@ def test_setting_prediction_measurement_and_verdict_are_there():
     assert "4.2 (stated): the error does not rise: does not hold" in words
     assert "predicted no rise" in words
     assert "measured a rise of +3.0% ± 0.5%" in words
-    assert "whole 95% interval" in words
+    assert "whole 95 % interval" in words
 
 
 def test_markup_in_texts_is_not_obeyed_and_empty_lines_are_left_out():

@@ -293,3 +293,17 @@ def test_a_smoother_that_is_not_finite_is_named():
         with pytest.raises(DegenerateHeadError, match="head 1 has a smoother that is not finite") as caught:
             function(bad, AT_INPUTS, AT_QUERIES, 1.0)
         assert caught.value.head == 1
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e300])
+def test_squares_beyond_the_floats_are_refused_not_returned(scale):
+    random = np.random.default_rng(9)
+    S, y, q = random.dirichlet(np.ones(6), size=(2, 4)), random.normal(size=6), random.normal(size=4)
+    draws = random.normal(size=(5, 2, 4))
+    for refused in (
+        lambda: ensemble_mse(S, y * scale, q * scale, 0.1),
+        lambda: head_error_covariance(S, y * scale, q, 0.1),
+        lambda: ensemble_mse_from_draws(draws * scale, q),
+    ):
+        with pytest.raises(OptionError, match="leave the floats"):
+            refused()

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from archopt.errors import DegenerateHeadError, OptionError
-from archopt.theory import KERNELS, attention_weights, effective_neighbours, head_estimates, head_smoothers
+from archopt.theory import (
+    KERNELS,
+    attention_weights,
+    effective_neighbours,
+    head_estimates,
+    head_smoothers,
+    left_out_errors,
+)
 
 
 def rows(seed, *shape):
@@ -255,3 +262,28 @@ def test_estimates_and_neighbours_refuse():
     for weights in ([0.5, 0.4], [0.5, np.nan]):
         with pytest.raises(OptionError, match="weights must sum to 1"):
             effective_neighbours(weights)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_left_out_errors_equal_deleting_every_row_in_turn(kernel):
+    random = np.random.default_rng(8)
+    W, x, y = random.normal(size=(3, 5, 2)), random.normal(size=(12, 5)), random.normal(size=12)
+    errors = left_out_errors(W, x, y, kernel=kernel, temperature=[0.3, 1.0, 2.0])
+    for row in range(12):
+        others = np.delete(np.arange(12), row)
+        S = head_smoothers(W, x[[row]], x[others], kernel=kernel, temperature=[0.3, 1.0, 2.0])
+        assert errors[:, row] == pytest.approx((S @ y[others])[:, 0] - y[row], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "message"),
+    [
+        (np.ones((1, 5)), [1.0], "at least 2"),
+        (np.ones((4, 3)), np.ones(4), "inputs"),
+        (np.ones((4, 5)), np.ones(3), "targets"),
+        (np.ones((4, 5)), [1.0, np.nan, 1.0, 1.0], "targets must be finite"),
+    ],
+)
+def test_left_out_errors_refuse_what_they_cannot_use(inputs, targets, message):
+    with pytest.raises(OptionError, match=message):
+        left_out_errors(np.ones((2, 5, 2)), inputs, targets)

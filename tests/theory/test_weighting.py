@@ -405,3 +405,18 @@ def test_the_order_places_structured_weights_on_the_best_heads():
 def test_no_order_without_a_covariance(Sigma):
     with pytest.raises(OptionError, match="error_covariance must"):
         heads_by_quality(Sigma)
+
+
+def test_in_sample_the_least_variance_flatters_itself_and_on_rows_of_its_own_it_does_not():
+    random = np.random.default_rng(10)
+    root = random.normal(size=(6, 6)) / 6**0.5 + np.eye(6)
+    true = root @ root.T
+    promised, on_others = [], []
+    for _ in range(200):
+        seen, others = (root @ random.normal(size=(6, 20)) for _ in range(2))
+        weights = minimum_variance_weights(error_covariance(seen))
+        promised.append(weights @ error_covariance(seen) @ weights / (weights @ true @ weights))
+        on_others.append(weights @ error_covariance(others) @ weights / (weights @ true @ weights))
+    # Unbiased on other rows (sd of a mean square of 20 is sqrt(2/20), of 200 such 2 %); about 1 - 5/20 in sample.
+    assert np.mean(on_others) == pytest.approx(1.0, abs=0.07)
+    assert np.mean(promised) < 0.9
