@@ -1,13 +1,13 @@
 """Tables and figures from run.py's raw results: python summarise.py FOLDER (with diversity.csv and weighting.csv).
 
-Writes terms.csv, best_width.csv, weighting_gain.csv and four PNGs beside the raw files and prints the README's tables.
-Only replicates that are complete count.
+Writes terms.csv, diversity_verdicts.csv, best_width.csv, weighting_gain.csv and five PNGs beside the raw files, prints
+the tables. Only replicates that are complete count.
 """
 
 import sys
 from collections import Counter
 from itertools import pairwise
-from math import inf, log
+from math import inf
 from pathlib import Path
 
 import matplotlib
@@ -17,11 +17,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from archopt.laboratory.allocation_growth import WidthCurve, growth_with_samples
 from archopt.laboratory.diversity_effect import MARGIN
-from archopt.laboratory.functions import FUNCTIONS
-from archopt.laboratory.verdict import FAILS, HOLDS, UNDECIDED, judge, judge_all, mean_interval
+from archopt.laboratory.setting import Setting
+from archopt.laboratory.verdict import FAILS, HOLDS, UNDECIDED, deciding, judge, mean_interval, relative_change
 from archopt.laboratory.vertex import best_head_dim
 
+D_MODEL = 48
 INTRINSIC_DIM = {"friedman": 5, "additive": 2, "radial": 3, "rough": 2}
 CELL = ["axes", "function", "n_samples", "n_heads"]
 PATH = ("0 degrees", "30 degrees", "45 degrees", "60 degrees", "75 degrees", "90 degrees")
@@ -31,8 +33,11 @@ CONFIDENCE = 0.95
 
 def complete(frame):
     """Rows of the replicates in which every cell has been measured."""
-    sizes = frame.groupby("replicate").size()
-    return frame[frame["replicate"].isin(sizes[sizes == sizes.max()].index)]
+    cells = frame.groupby("replicate")[["axes", "function", "n_samples", "n_heads"]].apply(
+        lambda g: len(g.drop_duplicates())
+    )
+    heads = frame["n_heads"].nunique()
+    return frame[frame["replicate"].isin(cells[cells == 2 * len(INTRINSIC_DIM) * 4 * heads].index)]
 
 
 def paired(frame, columns, value="mse"):
@@ -57,16 +62,16 @@ def diversity_verdicts(diversity):
         path = [level for level in PATH if level in mse]
         steps = list(pairwise(path))
         rises = [
-            mean_interval((mse[high] - mse[low]) / mse[low].mean(), confidence=CONFIDENCE, comparisons=len(steps))
-            for low, high in steps
+            relative_change(mse[low], mse[high], confidence=CONFIDENCE, comparisons=len(steps)) for low, high in steps
         ]
-        ends = mean_interval((mse["90 degrees"] - mse["0 degrees"]) / mse["0 degrees"].mean(), confidence=CONFIDENCE)
-        row = {**dict(zip(CELL, cell, strict=True)), "4.2": judge_all(rises, (-inf, MARGIN))}
+        ends = relative_change(mse["0 degrees"], mse["90 degrees"], confidence=CONFIDENCE)
+        allowed = (-inf, MARGIN)
+        row = {**dict(zip(CELL, cell, strict=True)), "4.2": judge(rises[deciding(rises, allowed)], allowed)}
+        alone = [relative_change(mse[low], mse[high], confidence=CONFIDENCE) for low, high in steps]
+        row |= {f"steps {word}": sum(judge(step, allowed) == word for step in alone) for word in (HOLDS, UNDECIDED, FAILS)}
         row |= {"change": ends.estimate, "change_se": ends.standard_error, "ends": judge(ends, (-inf, MARGIN))}
         if "independent" in mse:
-            against = mean_interval(
-                (mse["90 degrees"] - mse["independent"]) / mse["independent"].mean(), confidence=CONFIDENCE
-            )
+            against = relative_change(mse["independent"], mse["90 degrees"], confidence=CONFIDENCE)
             row |= {"against_random": against.estimate, "against_random_se": against.standard_error}
             row["5.1"] = judge(against, (-inf, MARGIN))
         parts = paired(frame, "heads", "bias_squared"), mse - paired(frame, "heads", "bias_squared")
@@ -105,43 +110,33 @@ def best_width_table(diversity):
     return pd.DataFrame(rows)
 
 
-def narrowest_table(diversity):
-    """The narrowest head within 10 % of the best error, and its growth with n: d_k* is censored, this is not."""
+def growth_table(diversity):
+    """How the best head width grows with n, as `archopt theory` judges it."""
     rows = []
-    chosen = diversity[
-        (diversity["axes"] == "random") & (diversity["heads"] == "90 degrees") & (diversity["rule"] == "best")
-    ]
-    random = np.random.default_rng(0)
-    for function, frame in chosen.groupby("function"):
-        curves = {n: paired(part, "head_dim") for n, part in frame.groupby("n_samples")}
-        x = np.log2([log(n) for n in curves])
-        replicates = len(next(iter(curves.values())))
-        picks = [np.arange(replicates), *random.integers(0, replicates, (1000, replicates))]
-        widths = np.array([[_narrowest(curve.iloc[pick].mean()) for curve in curves.values()] for pick in picks])
-        slopes = widths @ (x - x.mean()) / ((x - x.mean()) @ (x - x.mean()))
-        beta = FUNCTIONS[function].smoothness
-        rows.append(
-            {
-                "function": function,
-                **{f"n = {n:,}": 2.0 ** widths[0, i] for i, n in enumerate(curves)},
-                "exponent of log n": slopes[0],
-                "low": np.quantile(slopes[1:], 0.025),
-                "high": np.quantile(slopes[1:], 0.975),
-                "theory for d_k*": 2.0 / (2.0 * beta + INTRINSIC_DIM[function]),
-            }
-        )
+    chosen = diversity[(diversity["axes"] == "random") & (diversity["heads"] == "90 degrees")]
+    for (rule, function), frame in chosen.groupby(["rule", "function"], sort=False):
+        curves = []
+        for n, part in frame.groupby("n_samples"):
+            errors = paired(part, "head_dim")
+            widths = tuple(errors.columns)
+            vertex = best_head_dim(errors.to_numpy(), widths)
+            curves.append(WidthCurve(n, D_MODEL, widths, errors.to_numpy(), np.ones(len(widths)), vertex))
+        setting = Setting(function=function, intrinsic_dim=INTRINSIC_DIM[function], temperature=rule)
+        for law in ("log", "power"):
+            finding = growth_with_samples(setting, curves, law, confidence=CONFIDENCE)
+            rows.append(
+                {
+                    "rule": rule,
+                    "function": function,
+                    "law": law,
+                    **{f"n = {curve.n_samples:,}": f"{curve.vertex.head_dim:.2f}" for curve in curves},
+                    "exponent": f"{finding.interval.estimate:.2f} ± {finding.interval.standard_error:.2f}",
+                    "interval": f"{finding.interval.low:.2f} to {finding.interval.high:.2f}",
+                    "allowed": f"{finding.allowed[0]:.2f} to {finding.allowed[1]:.2f}",
+                    "verdict": finding.verdict,
+                }
+            )
     return pd.DataFrame(rows)
-
-
-def _narrowest(errors):
-    """log2 of the width at which the error crosses 1.1 times the least, between the widths tried."""
-    limit = np.log(1.1 * errors.min())
-    x, y = np.log2(errors.index.to_numpy(float)), np.log(errors.to_numpy())
-    inside = int(np.argmax(y <= limit))
-    if inside == 0:
-        return x[0]
-    share = (limit - y[inside - 1]) / (y[inside] - y[inside - 1])
-    return x[inside - 1] + share * (x[inside] - x[inside - 1])
 
 
 def temperature_table(best, literal):
@@ -158,7 +153,7 @@ def temperature_table(best, literal):
                 "exponent of d_k": width,
                 "exponent of n": size,
                 "neighbours, best": f"{part['neighbours'].min():.1f}-{part['neighbours'].max():.1f}",
-                "neighbours as share of n, T = 1": (fixed["neighbours"] / fixed["n_samples"]).median(),
+                "neighbours as share of n, literal": (fixed["neighbours"] / fixed["n_samples"]).median(),
             }
         )
     return pd.DataFrame(rows)
@@ -170,8 +165,7 @@ def weighting_table(weighting):
     for cell, frame in weighting.groupby(CELL):
         mse = paired(frame, "scheme")
         for scheme in mse.columns.drop("uniform"):
-            same = (mse[scheme] == mse["uniform"]).all()
-            change = mean_interval((mse[scheme] - mse["uniform"]) / mse["uniform"].mean(), confidence=CONFIDENCE)
+            change = relative_change(mse["uniform"], mse[scheme], confidence=CONFIDENCE)
             rows.append(
                 {
                     **dict(zip(CELL, cell, strict=True)),
@@ -180,7 +174,7 @@ def weighting_table(weighting):
                     "uniform_mse": mse["uniform"].mean(),
                     "change": change.estimate,
                     "standard_error": change.standard_error,
-                    "verdict": "the same" if same else judge(change, (-inf, 0.0)),
+                    "verdict": judge(change, (-inf, -MARGIN)),
                     "quality_spread": frame["quality_spread"].mean(),
                 }
             )
@@ -237,14 +231,15 @@ def draw(terms, gains, folder):
         panel.set(xlabel="HDI (subspace form)", yscale="log")
     save(drawn, panels, folder / "error_against_hdi.png")
 
-    drawn, panels = figure(functions, "Error of every head width at the best temperature, by n", False)
-    for function, panel in panels.items():
-        for size in sorted(terms["n_samples"].unique()):
-            part = terms[(terms["axes"] == "random") & (terms["function"] == function) & (terms["n_samples"] == size)]
-            part = part[(part["heads"] == "90 degrees") & (part["rule"] == "best")].sort_values("head_dim")
-            panel.errorbar(part["head_dim"], part["mse"], part["mse_se"], marker=".", label=f"n = {size:,}")
-        panel.set(xscale="log", yscale="log", xlabel="head_dim d_k")
-    save(drawn, panels, folder / "error_against_head_dim.png")
+    for rule, words in (("best", "at the best temperature"), ("literal", "with bandwidth 1/sqrt(d_k)")):
+        drawn, panels = figure(functions, f"Error of every head width {words}, by n", False)
+        lines = terms[(terms["axes"] == "random") & (terms["heads"] == "90 degrees") & (terms["rule"] == rule)]
+        for function, panel in panels.items():
+            for size, part in lines[lines["function"] == function].groupby("n_samples"):
+                part = part.sort_values("head_dim")
+                panel.errorbar(part["head_dim"], part["mse"], part["mse_se"], marker=".", label=f"n = {size:,}")
+            panel.set(xscale="log", yscale="log", xlabel="head_dim d_k")
+        save(drawn, panels, folder / f"error_against_head_dim_{rule}.png")
 
     drawn, panels = figure(functions, f"Error of weights, best head first, relative to uniform ones, n = {n:,}", True)
     for function, panel in panels.items():
@@ -280,6 +275,7 @@ def main(folder):
     groups = verdicts.groupby(["axes", "function"])
     print(markdown(groups.apply(lambda g: pd.Series({
         "4.2 at every step": counted(g["4.2"]) if g.name[0] == "random" else "-",
+        "its steps, one by one": " / ".join(str(g[f"steps {w}"].sum()) for w in (HOLDS, UNDECIDED, FAILS)),
         "identical to orthogonal": counted(g["ends"]),
         "5.1 against independent": counted(g["5.1"].dropna()) if g.name[0] == "random" else "-",
         "change, median": f"{g['change'].median():+.1%}",
@@ -289,11 +285,11 @@ def main(folder):
     }), include_groups=False).reset_index()))  # fmt: skip
     print("\nBest head_dim against n\n")
     print(markdown(widths.drop(columns=["mse"])))
-    print("\nNarrowest head_dim within 10 % of the best error\n")
-    print(markdown(narrowest_table(diversity)))
+    print("\n6.1: growth of the best head_dim with n\n")
+    print(markdown(growth_table(diversity)))
     print("\n7.1: cells in which a scheme beats uniform weights / cannot be told / does worse, and the median change\n")
     for names in (["axes", "scheme"], ["axes", "n_heads", "scheme"]):
-        groups = gains[gains["verdict"] != "the same"].groupby(names)
+        groups = gains.groupby(names)
         print(markdown(groups.apply(lambda g: pd.Series({
             "cells": counted(g["verdict"]), "median change": f"{g['change'].median():+.1%}",
             "head quality spread": float(g["quality_spread"].median()),
@@ -304,12 +300,14 @@ def main(folder):
             tau = line[["quality_spread", "change"]].corr("kendall").iloc[0, 1]
             print(f"Kendall tau, heads' quality spread and the change, {axes}, {scheme}: {tau:+.2f}, {len(line)} cells")
     orthogonal = terms[(terms["axes"] == "random") & (terms["heads"] == "90 degrees")]
-    best, literal = (orthogonal[orthogonal["rule"] == rule] for rule in ("best", "one"))
+    best, literal = (orthogonal[orthogonal["rule"] == rule] for rule in ("best", "literal"))
     share = best[best["n_heads"] > 1]
     share = share.assign(rho=share["covariance"] / share["variance"] / (share["n_heads"] - 1))
     print("\nMean correlation of orthogonal heads' noise errors\n")
     print(markdown(share.pivot_table(index="function", columns="n_heads", values="rho").round(2).reset_index(), 2))
-    print("\nBest tau = sqrt(d_k) T: exponents of d_k and n; effective neighbours there and at T = 1\n")
+    print(
+        "\nBest tau = sqrt(d_k) T: exponents of d_k and n; effective neighbours there and with the literal bandwidth\n"
+    )
     print(markdown(temperature_table(best, literal)))
 
 
