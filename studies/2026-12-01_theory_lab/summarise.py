@@ -68,7 +68,9 @@ def diversity_verdicts(diversity):
         allowed = (-inf, MARGIN)
         row = {**dict(zip(CELL, cell, strict=True)), "4.2": judge(rises[deciding(rises, allowed)], allowed)}
         alone = [relative_change(mse[low], mse[high], confidence=CONFIDENCE) for low, high in steps]
-        row |= {f"steps {word}": sum(judge(step, allowed) == word for step in alone) for word in (HOLDS, UNDECIDED, FAILS)}
+        row |= {
+            f"steps {word}": sum(judge(step, allowed) == word for step in alone) for word in (HOLDS, UNDECIDED, FAILS)
+        }
         row |= {"change": ends.estimate, "change_se": ends.standard_error, "ends": judge(ends, (-inf, MARGIN))}
         if "independent" in mse:
             against = relative_change(mse["independent"], mse["90 degrees"], confidence=CONFIDENCE)
