@@ -69,7 +69,8 @@ def check_allocation(setting: Setting, *, confidence: float) -> tuple[Finding, .
     """d_k* ~ (log n)^{2/(2 beta + d)} (6.1), the same power of n (6.2), and H* nearly linear in D.
 
     The theorem is about heads of bandwidth 1/sqrt(d_k). So a setting with the best temperature is looked at twice: as
-    the theorem has it, and at the best temperature, which takes the bandwidth out of d_k's hands.
+    the theorem has it, and at the best temperature, which takes the bandwidth out of d_k's hands. In which units the
+    bandwidth is meant is not stated: ours are keys of unit variance, and the exponent depends on that.
 
     Args:
         setting: its H plays no part.
@@ -188,7 +189,8 @@ def _growth(
         interval=interval,
         allowed=allowed,
         verdict=UNDECIDED if reason else judge(interval, allowed),
-        note=reason or "an asymptotic statement, seen between these sizes only",
+        note=reason
+        or "an asymptotic statement, seen between these sizes only; bandwidths are for keys of unit variance",
         rows=tuple(_row(curve) for curve in curves),
     )
 

@@ -126,14 +126,17 @@ def growth_table(diversity):
         setting = Setting(function=function, intrinsic_dim=INTRINSIC_DIM[function], temperature=rule)
         for law in ("log", "power"):
             finding = growth_with_samples(setting, curves, law, confidence=CONFIDENCE)
+            seen = finding.interval.estimate == finding.interval.estimate  # else NaN: the optimum is censored
             rows.append(
                 {
                     "rule": rule,
                     "function": function,
                     "law": law,
                     **{f"n = {curve.n_samples:,}": f"{curve.vertex.head_dim:.2f}" for curve in curves},
-                    "exponent": f"{finding.interval.estimate:.2f} ± {finding.interval.standard_error:.2f}",
-                    "interval": f"{finding.interval.low:.2f} to {finding.interval.high:.2f}",
+                    "exponent": f"{finding.interval.estimate:.2f} ± {finding.interval.standard_error:.2f}"
+                    if seen
+                    else "-",
+                    "interval": f"{finding.interval.low:.2f} to {finding.interval.high:.2f}" if seen else "censored",
                     "allowed": f"{finding.allowed[0]:.2f} to {finding.allowed[1]:.2f}",
                     "verdict": finding.verdict,
                 }
@@ -283,20 +286,26 @@ def main(folder):
         "change, median": f"{g['change'].median():+.1%}",
         "of which bias^2": f"{g['bias_change'].median():+.1%}",
         "and noise": f"{g['noise_change'].median():+.1%}",
-        "against independent, median": f"{g['against_random'].median():+.1%}",
+        "against independent, median": f"{g['against_random'].median():+.1%}" if g.name[0] == "random" else "-",
     }), include_groups=False).reset_index()))  # fmt: skip
     print("\nBest head_dim against n\n")
     print(markdown(widths.drop(columns=["mse"])))
     print("\n6.1: growth of the best head_dim with n\n")
     print(markdown(growth_table(diversity)))
     print("\n7.1: cells in which a scheme beats uniform weights / cannot be told / does worse, and the median change\n")
-    for names in (["axes", "scheme"], ["axes", "n_heads", "scheme"]):
-        groups = gains.groupby(names)
-        print(markdown(groups.apply(lambda g: pd.Series({
-            "cells": counted(g["verdict"]), "median change": f"{g['change'].median():+.1%}",
-            "head quality spread": float(g["quality_spread"].median()),
-        }), include_groups=False).reset_index()))  # fmt: skip
-        print()
+    groups = gains.groupby(["axes", "scheme"])
+    print(markdown(groups.apply(lambda g: pd.Series({
+        "cells": counted(g["verdict"]), "median change": f"{g['change'].median():+.1%}",
+        "head quality spread": float(g["quality_spread"].median()),
+    }), include_groups=False).reset_index()))  # fmt: skip
+    print("\n7.1 by the number of heads: median change, and in how many of 16 cells a scheme beats uniform weights\n")
+    cells = gains.groupby(["axes", "scheme", "n_heads"]).apply(
+        lambda g: f"{g['change'].median():+.0%} ({(g['verdict'] == HOLDS).sum()})", include_groups=False
+    )
+    spread = gains.groupby(["axes", "n_heads"])["quality_spread"].median().map("{:.1f}".format).unstack()
+    spread.index = pd.MultiIndex.from_product([spread.index, ["worst / best head"]], names=["axes", "scheme"])
+    print(markdown(pd.concat([cells.unstack(), spread]).sort_index().reset_index()))
+    print()
     for axes, part in gains.groupby("axes"):
         for scheme, line in part.groupby("scheme"):
             tau = line[["quality_spread", "change"]].corr("kendall").iloc[0, 1]
@@ -311,6 +320,20 @@ def main(folder):
         "\nBest tau = sqrt(d_k) T: exponents of d_k and n; effective neighbours there and with the literal bandwidth\n"
     )
     print(markdown(temperature_table(best, literal)))
+
+    least = orthogonal.groupby(["function", "n_samples", "rule"])["mse"].min().unstack()
+    print("\nError of the best split with the literal bandwidth, over that at the best temperature\n")
+    print(markdown((least["literal"] / least["best"]).unstack().reset_index()))
+    ends = terms[(terms["heads"] == "90 degrees") & (terms["rule"] == "best") & (terms["n_heads"] > 1)]
+    both = ends.pivot_table(index=["function", "n_heads", "n_samples"], columns="axes", values="mse")
+    print(
+        "\nTwo sets of orthogonal heads, HDI 1 each: error with aligned axes over that with random ones, median over n\n"
+    )
+    print(
+        markdown(
+            (both["aligned"] / both["random"]).groupby(["function", "n_heads"]).median().unstack().reset_index(), 2
+        )
+    )
 
 
 if __name__ == "__main__":
