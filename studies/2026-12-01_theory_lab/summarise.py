@@ -326,9 +326,7 @@ def main(folder):
     print(markdown((least["literal"] / least["best"]).unstack().reset_index()))
     ends = terms[(terms["heads"] == "90 degrees") & (terms["rule"] == "best") & (terms["n_heads"] > 1)]
     both = ends.pivot_table(index=["function", "n_heads", "n_samples"], columns="axes", values="mse")
-    print(
-        "\nTwo sets of orthogonal heads, HDI 1 each: error with aligned axes over that with random ones, median over n\n"
-    )
+    print("\nTwo sets of orthogonal heads, HDI 1 each: error with aligned axes over random ones, median over n\n")
     print(
         markdown(
             (both["aligned"] / both["random"]).groupby(["function", "n_heads"]).median().unstack().reset_index(), 2
