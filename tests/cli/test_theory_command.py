@@ -110,11 +110,20 @@ def test_help_has_an_example(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_is_said(number: signal.Signals) -> None:
     line = [sys.executable, "-m", "archopt", *shlex.split("theory --theorem 4.2 --replicates 9999")]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert "measuring" in process.stderr.readline()
-        process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+    with subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert "measuring" in process.stderr.readline()
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, out, err) == (130, "", "archopt: interrupted\n")
 
 
