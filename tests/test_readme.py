@@ -22,12 +22,24 @@ def test_the_plugin_example_runs() -> None:
     assert "heads of" in printed.getvalue()
 
 
+def test_the_theory_example_runs() -> None:
+    (example,) = [block for block in _blocks("python") if "ensemble_mse" in block]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(example, "README.md", "exec"), {})
+    terms, diversity = printed.getvalue().splitlines()
+    assert terms.startswith("IntegratedMSE(")
+    assert float(diversity.split()[0]) == pytest.approx(1.0)
+
+
 def test_every_option_named_exists(capfd: pytest.CaptureFixture[str]) -> None:
     from archopt.cli import run
 
-    assert run(["search", "--help"]) == 0
-    known = set(re.findall(r"--[a-z][a-z-]+", capfd.readouterr().out))
-    commands = " ".join(line for block in _blocks("sh") for line in block.splitlines() if "archopt search" in line)
+    known = set()
+    for command in ("search", "theory"):
+        assert run([command, "--help"]) == 0
+        known |= set(re.findall(r"--[a-z][a-z-]+", capfd.readouterr().out))
+    commands = " ".join(line for block in _blocks("sh") for line in block.splitlines() if "archopt " in line)
     named = set(re.findall(r"--[a-z][a-z-]+", commands)) | set(re.findall(r"`(--[a-z][a-z-]+)", README))
     assert len(named) > 12
     assert named <= known | {"--version"}

@@ -23,7 +23,6 @@ LEAST_REPLICATES = 10  # below, the bootstrap's standard errors are not worth mu
 _LEAST_SAMPLES = 10
 _LADDER = (16, 4, 1)
 _STATED_SMOOTHNESS = 2.0
-_GROWS = "the best head_dim grows like ({})^(2/(2 beta + d))"
 
 
 @dataclass(frozen=True)
@@ -78,19 +77,20 @@ def check_allocation(setting: Setting, *, confidence: float) -> tuple[Finding, .
     """
     sizes = {setting.n_samples // divisor for divisor in _LADDER}
     ladder = sorted(size for size in sizes if size >= _LEAST_SAMPLES)
-    if len(ladder) < 2:
-        reason = f"n_samples = {setting.n_samples} leaves one size to look at: it must be at least {4 * _LEAST_SAMPLES}"
-        return (nothing_to_measure("6.1", _GROWS.format("log n"), reason),)
-    rules = (LITERAL, BEST) if setting.temperature == BEST else (setting.temperature,)
+    rules: tuple[float | str, ...] = (setting.temperature,)
+    if setting.temperature == BEST and setting.kernel == "gaussian":
+        rules = (LITERAL, BEST)
     even = setting.d_model % 2 == 0
     joint = 1.0 - (1.0 - confidence) / (len(rules) * (3 if even else 2))
     findings: list[Finding] = []
     for rule in rules:
         ruled = replace(setting, temperature=rule)
-        curves = [measure_width_curve(ruled, n_samples=n, d_model=setting.d_model) for n in ladder]
+        curves = [
+            measure_width_curve(ruled, n_samples=n, d_model=setting.d_model) for n in ladder or [setting.n_samples]
+        ]
         findings += [growth_with_samples(ruled, curves, law, confidence=joint) for law in ("log", "power")]
         if even:
-            half = measure_width_curve(ruled, n_samples=ladder[-1], d_model=setting.d_model // 2)
+            half = measure_width_curve(ruled, n_samples=curves[-1].n_samples, d_model=setting.d_model // 2)
             findings.append(growth_with_width(ruled, half, curves[-1], confidence=joint))
     return tuple(findings)
 
@@ -109,11 +109,18 @@ def growth_with_samples(setting: Setting, curves: Sequence[WidthCurve], law: str
     sizes = [log(curve.n_samples) if law == "log" else curve.n_samples for curve in curves]
     stated = law == "log" and beta == _STATED_SMOOTHNESS and setting.temperature == LITERAL
     base = "log n" if law == "log" else "n"
+    claim = f"the best head_dim grows like {'(log n)' if law == 'log' else 'n'}^(2/(2 beta + d)), {_rule(setting)}"
+    if len(curves) < 2:
+        least = _LADDER[-2] * _LEAST_SAMPLES
+        reason = (
+            f"n_samples = {curves[-1].n_samples} is one size: with at least {least} a quarter of them is looked at too"
+        )
+        return nothing_to_measure("6.1", "Stated" if stated else "Ours", claim, reason)
     return _growth(
         curves,
         [log2(size) for size in sizes],
         origin="Stated" if stated else "Ours",
-        claim=f"{_GROWS.format(base)}, {_rule(setting)}",
+        claim=claim,
         predicted=f"exponent {exponent:.3f}, give or take half",
         quantity=f"exponent of {base}",
         allowed=(0.5 * exponent, 1.5 * exponent),
@@ -125,20 +132,22 @@ def growth_with_samples(setting: Setting, curves: Sequence[WidthCurve], law: str
 def growth_with_width(setting: Setting, narrow: WidthCurve, wide: WidthCurve, *, confidence: float) -> Finding:
     """The exponent of D in the best number of heads, against "nearly linear".
 
-    What counts as that is ours: from the bound's (d+4)/(d+6) for uncorrelated heads to its 1 for fully correlated ones,
-    and ``WIDTH_MARGIN`` beyond.
+    What counts as that is ours: from the bound's (2 beta + d)/(2 beta + d + 2) for uncorrelated heads to its 1 for
+    fully correlated ones, and ``WIDTH_MARGIN`` beyond.
 
     Args:
-        setting: its intrinsic dimension, and the rule for the temperature.
+        setting: function, intrinsic dimension, and the rule for the temperature.
         narrow, wide: one n, two D.
         confidence: of the interval.
     """
-    d = setting.intrinsic_dim
-    low, high = (d + 4.0) / (d + 6.0), 1.0  # (6.4) at rho = 0 and 1
+    beta = FUNCTIONS[setting.function].smoothness
+    power = 2.0 * beta + setting.intrinsic_dim
+    low, high = power / (power + 2.0), 1.0  # (6.4) at rho = 0 and 1
+    stated = beta == _STATED_SMOOTHNESS and setting.temperature == LITERAL
     return _growth(
         [narrow, wide],
         [log2(narrow.d_model), log2(wide.d_model)],
-        origin="Stated" if setting.temperature == LITERAL else "Ours",
+        origin="Stated" if stated else "Ours",
         claim=f"the best number of heads grows nearly linearly with D, {_rule(setting)}",
         predicted=f"exponent {low:.2f} to {high:.2f}, give or take {WIDTH_MARGIN:g} (this range is ours)",
         quantity="exponent of D",

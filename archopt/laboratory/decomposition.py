@@ -15,6 +15,7 @@ from archopt.theory.ensemble import EstimatedMSE, IntegratedMSE, ensemble_mse_fr
 
 MARGIN = 0.05  # of each term
 _DRAWS = 10_000
+_ROUNDING = 1e-20  # of the MSE, a square: what rounding of values near 1 can look like over many draws
 _MOST_NUMBERS = 50_000_000  # in one array: 400 MB
 _TERMS = {"bias^2": "bias_squared", "variance": "variance", "covariance": "covariance", "MSE": "mse"}
 
@@ -45,9 +46,11 @@ def check_decomposition(setting: Setting, *, confidence: float, draws: int | Non
         estimates[:, :, points] = (smoothers @ targets).transpose(2, 0, 1)  # (1.1)
     drawn = ensemble_mse_from_draws(estimates, design.truth_at_queries)
     reach = float(t.ppf(1.0 - (1.0 - confidence) / (2.0 * len(_TERMS)), draws - 1))
-    # One head has no covariance, and without noise there is none at all: 0 is not a size to compare with.
+    # One head has no covariance, and without noise there is none at all: rounding is not a size to compare with.
     rows = tuple(
-        _row(name, exact.mse, drawn, reach) for name, term in _TERMS.items() if getattr(exact.mse, term) != 0.0
+        _row(name, exact.mse, drawn, reach)
+        for name, term in _TERMS.items()
+        if abs(getattr(exact.mse, term)) > _ROUNDING * exact.mse.mse
     )
     intervals = [Interval(row["difference"], row["difference_se"], row["low"], row["high"]) for row in rows]
     allowed = (-MARGIN, MARGIN)
@@ -63,8 +66,8 @@ def check_decomposition(setting: Setting, *, confidence: float, draws: int | Non
         allowed=allowed,
         verdict=judge(intervals[worst], allowed),
         note=(
-            f"predicted by our exact terms for linear smoothers; {draws:,} draws of the noise on one design; effective "
-            f"neighbours {exact.neighbours:.1f} of {setting.n_samples:,}"
+            f"predicted by our exact terms for linear smoothers; {draws:,} draws of the noise on one design, "
+            f"{len(design.queries)} query points; effective neighbours {exact.neighbours:.1f} of {setting.n_samples:,}"
         ),
         rows=rows,
     )

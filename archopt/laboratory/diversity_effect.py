@@ -11,7 +11,7 @@ from archopt.laboratory.design import Design, draw_design, filled_directions
 from archopt.laboratory.heads import independent_heads, rotated_heads
 from archopt.laboratory.measurement import Measurement, measure
 from archopt.laboratory.setting import Setting
-from archopt.laboratory.verdict import Finding, Interval, deciding, judge, relative_change
+from archopt.laboratory.verdict import Finding, Interval, deciding, judge, relative_change, signed_percent
 from archopt.theory.arrays import Array
 from archopt.theory.diversity import head_diversity_index
 
@@ -97,7 +97,8 @@ def check_diversity(
         predicted=f"no rise above {MARGIN:.0%} at any step from HDI {_hdi(path[0]):.2f} to {_hdi(path[-1]):.2f}",
         measured=(
             f"MSE {_mean(path[0])} at HDI {_hdi(path[0]):.2f}, {_mean(path[-1])} at {_hdi(path[-1]):.2f}; the step "
-            f"that decides: {rise.estimate:+.1%} ± {rise.standard_error:.1%}, from {_hdi(start):.2f} to {_hdi(end):.2f}"
+            f"that decides: {signed_percent(rise.estimate)} ± {rise.standard_error:.1%}, from "
+            f"{_hdi(start):.2f} to {_hdi(end):.2f}"
         ),
         quantity=f"relative change of the MSE from {start.name} to {end.name} between heads",
         interval=rise,
@@ -117,7 +118,8 @@ def check_diversity(
         predicted=f"none of the heads tried is better by more than {MARGIN:.0%}",
         measured=(
             f"MSE {_mean(orthogonal)} orthogonal, {_mean(independent)} independent random; against the heads that "
-            f"decide ({others[rival].name}): {losses[rival].estimate:+.1%} ± {losses[rival].standard_error:.1%}"
+            f"decide ({others[rival].name}): {signed_percent(losses[rival].estimate)} ± "
+            f"{losses[rival].standard_error:.1%}"
         ),
         quantity=f"relative change of the MSE from {others[rival].name} to orthogonal heads",
         interval=losses[rival],
@@ -153,7 +155,10 @@ def _note(setting: Setting, path: Sequence[DiversityLevel]) -> str:
         for name, key in (("bias^2", "bias_squared"), ("variance", "variance"), ("covariance", "covariance"))
     )
     filled = float(np.mean([filled_directions(draw_design(setting, r).inputs) for r in range(3)]))
-    return f"from identical to orthogonal: {moves}. The inputs fill about {filled:.0f} of {setting.d_model} directions"
+    edge = float(np.mean([measurement.at_edge for level in path for measurement in level.measurements]))
+    at_edge = f". {edge:.0%} of the temperatures lie at the edge of what was looked at" if edge > 0.0 else ""
+    directions = f"The inputs fill about {filled:.0f} of {setting.d_model} directions"
+    return f"from identical to orthogonal: {moves}. {directions}{at_edge}"
 
 
 def _hdi(level: DiversityLevel) -> float:

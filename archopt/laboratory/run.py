@@ -15,7 +15,7 @@ from archopt.laboratory.diversity_effect import (
 )
 from archopt.laboratory.setting import Setting
 from archopt.laboratory.verdict import Finding, nothing_to_measure
-from archopt.laboratory.weighting_effect import check_weighting
+from archopt.laboratory.weighting_effect import BEATS_UNIFORM, SCHEMES, check_weighting
 from archopt.theory.checks import choice, finite_number
 
 THEOREMS = ("3.1", "4.2", "5.1", "6.1", "7.1")
@@ -75,13 +75,20 @@ def run_laboratory(
 def _diversity(setting: Setting, confidence: float) -> tuple[Finding, ...]:
     if setting.n_heads == 1:
         reason = "one head has no pairs, hence no diversity"
-        return nothing_to_measure("4.2", DOES_NOT_RISE, reason), nothing_to_measure("5.1", LEAST_IF_ORTHOGONAL, reason)
+        return (
+            nothing_to_measure("4.2", "Stated", DOES_NOT_RISE, reason),
+            nothing_to_measure("5.1", "Stated", LEAST_IF_ORTHOGONAL, reason),
+        )
     return check_diversity(setting, measure_diversity_levels(setting), confidence=confidence)
 
 
 def _weighting(setting: Setting, confidence: float) -> tuple[Finding, ...]:
     if setting.n_heads == 1:
-        return (nothing_to_measure("7.1", "weights other than uniform ones help", "one head has all the weight"),)
+        return tuple(
+            nothing_to_measure("7.1", "Ours", BEATS_UNIFORM.format(scheme), "one head has all the weight")
+            for scheme in SCHEMES
+            if scheme != "uniform"
+        )
     return check_weighting(setting, confidence=confidence)
 
 

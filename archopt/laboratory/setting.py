@@ -92,6 +92,12 @@ class Setting:
             if finite_number("temperature", self.temperature, allowed) <= 0.0:
                 raise OptionError(f"temperature must be {allowed} but got {self.temperature:g}")
 
+        if self.temperature == LITERAL and self.kernel != "gaussian":
+            raise OptionError(
+                f"temperature 'literal' is the Gaussian kernel's bandwidth 1/sqrt(d_k) but got kernel {self.kernel!r}: "
+                f"give a number, or 'best'"
+            )
+
     @property
     def noise_variance(self) -> float:
         """sigma^2, in units of the function's variance."""

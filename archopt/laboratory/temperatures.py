@@ -10,7 +10,7 @@ from archopt.laboratory.setting import LITERAL, Setting
 from archopt.theory.arrays import Array
 from archopt.theory.nadaraya_watson import head_smoothers
 
-# From the plain mean of all rows to the nearest neighbour, in octaves; each is half the one before.
+# From nearly the plain mean of all rows to nearly the nearest one, in octaves; each is half the one before.
 TEMPERATURES: Array = 2.0 ** np.arange(6.0, -21.0, -1.0)
 
 _BLOCK_ELEMENTS = 4_000_000  # of smoothers at a time: 32 MB

@@ -6,7 +6,7 @@ claim holds; outside with its whole interval it does not; else the measurement c
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp, expm1, inf, isfinite, nan, sqrt
+from math import inf, isfinite, nan, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -62,9 +62,9 @@ class Finding:
 NOT_MEASURED = Interval(nan, nan, nan, nan)
 
 
-def nothing_to_measure(theorem: str, claim: str, reason: str) -> Finding:
+def nothing_to_measure(theorem: str, origin: Literal["Stated", "Ours"], claim: str, reason: str) -> Finding:
     """The answer where a claim is about something that the setting does not have."""
-    return Finding(theorem, "Stated", claim, "nothing", reason, "", NOT_MEASURED, (-inf, inf), UNDECIDED)
+    return Finding(theorem, origin, claim, "nothing", reason, "", NOT_MEASURED, (-inf, inf), UNDECIDED)
 
 
 def mean_interval(samples: ArrayLike, *, confidence: float, comparisons: int = 1) -> Interval:
@@ -95,9 +95,14 @@ def relative_change(start: ArrayLike, end: ArrayLike, *, confidence: float, comp
     """
     ratios = np.log(np.asarray(end, dtype=np.float64)) - np.log(np.asarray(start, dtype=np.float64))
     found = mean_interval(ratios, confidence=confidence, comparisons=comparisons)
-    return Interval(
-        expm1(found.estimate), exp(found.estimate) * found.standard_error, expm1(found.low), expm1(found.high)
-    )
+    with np.errstate(over="ignore"):  # to infinity, from intervals that say nothing
+        estimate, low, high = (float(np.expm1(value)) for value in (found.estimate, found.low, found.high))
+        return Interval(estimate, float(np.exp(found.estimate)) * found.standard_error, low, high)
+
+
+def signed_percent(value: float) -> str:
+    """With one decimal and a sign; no change has no minus."""
+    return f"{round(value, 3) + 0.0:+.1%}"
 
 
 def judge(interval: Interval, allowed: tuple[float, float]) -> Verdict:

@@ -30,7 +30,8 @@ def laboratory_summary(report: Mapping[str, Any], *, encoding: str = "utf-8") ->
         Text(
             encoded(
                 f"A claim holds, or does not, where the whole {share} interval lies inside, or outside, what it "
-                f"allows. ±: standard error. This is one setting: it can refute a general claim, never prove one.",
+                f"allows. ±: standard error; changes in percent are geometric means of paired ratios. This is one "
+                f"setting: it can refute a general claim, never prove one.",
                 encoding,
             ),
             style="dim",
@@ -48,7 +49,8 @@ def print_laboratory(report: Mapping[str, Any], console: Console | None = None) 
 def _setting_sentence(setting: Mapping[str, Any]) -> str:
     n_heads, d_model = setting["n_heads"], setting["d_model"]
     temperature = setting["temperature"]
-    tuned = "the best temperature" if temperature == "best" else f"temperature {temperature:g}"
+    rules = {"best": "the best temperature", "literal": "bandwidth 1/sqrt(d_k)"}
+    tuned = rules[temperature] if isinstance(temperature, str) else f"temperature {temperature:g}"
     return (
         f"{setting['function']}, d = {setting['intrinsic_dim']}, noise sd {setting['noise_sd']:g}, n = "
         f"{setting['n_samples']:,}; {n_heads} x {d_model // n_heads} (D = {d_model}), {setting['kernel']} kernel at "

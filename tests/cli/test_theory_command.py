@@ -84,6 +84,17 @@ def test_json_is_one_object_with_the_raw_figures(capfd: pytest.CaptureFixture[st
     assert diversity["rows"][0]["hdi"] == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("temperature", "said"),
+    [("best", "the best temperature"), ("literal", "bandwidth 1/sqrt(d_k)"), ("0.25", "temperature 0.25")],
+)
+def test_every_rule_for_the_temperature_is_named(
+    temperature: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(shlex.split(f"{SMALL} --theorem 3.1 --temperature {temperature} -q")) == 0
+    assert f"gaussian kernel at {said}, curved inputs" in " ".join(capfd.readouterr().out.split())
+
+
 def test_equal_seeds_print_equal_figures(capfd: pytest.CaptureFixture[str]) -> None:
     printed = []
     for seed in (0, 0, 1):

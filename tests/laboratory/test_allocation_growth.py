@@ -1,5 +1,6 @@
 """Verdicts on growth from curves whose best width is known, for every claim and every answer."""
 
+from dataclasses import replace
 from math import log, log2
 
 import numpy as np
@@ -117,9 +118,31 @@ def test_the_literal_bandwidth_has_an_optimum_between_the_edges_and_the_best_tem
     assert all(1.0 < row["best_head_dim"] < 12.0 for row in findings[0].rows[1:])
 
 
-@pytest.mark.parametrize("n_samples", [2, 39])
-def test_too_few_rows_for_a_ladder_say_how_many_it_takes(n_samples):
-    (finding,) = check_allocation(Setting(n_samples=n_samples), confidence=0.95)
-    assert finding.verdict == "cannot tell"
-    assert f"n_samples = {n_samples} leaves one size" in finding.measured
-    assert "at least 40" in finding.measured
+@pytest.mark.parametrize(("n_samples", "looked_at"), [(2, 2), (39, 39)])
+def test_one_size_shows_no_growth_with_n_but_the_width_is_looked_at(n_samples, looked_at):
+    setting = Setting(function="additive", intrinsic_dim=2, d_model=12, n_heads=3, n_samples=n_samples, replicates=10)
+    findings = check_allocation(setting, confidence=0.95)
+    assert len(findings) == 6
+    for finding in (*findings[:2], *findings[3:5]):
+        assert finding.verdict == "cannot tell"
+        assert finding.measured.startswith(f"n_samples = {n_samples} is one size: with at least 40")
+    assert [row["n_samples"] for row in findings[2].rows] == [looked_at] * 2
+
+
+def test_what_counts_as_nearly_linear_follows_the_smoothness():
+    # (6.4) at rho = 0: H ~ D^((2 beta + d) / (2 beta + d + 2))
+    curves = curve(6.0, d_model=48), curve(6.0, d_model=96)
+    for function, d, low in (("additive", 2, 6 / 8), ("rough", 1, 3 / 5)):
+        setting = Setting(function=function, intrinsic_dim=d, temperature="literal")
+        finding = growth_with_width(setting, *curves, confidence=0.95)
+        assert finding.allowed == pytest.approx((low - 0.1, 1.1))
+        assert finding.origin == ("Stated" if function == "additive" else "Ours")
+
+
+def test_the_exponential_kernel_has_no_literal_bandwidth():
+    setting = Setting(
+        function="additive", intrinsic_dim=2, d_model=4, n_heads=2, n_samples=40, replicates=10, n_queries=5
+    )
+    claims = [f.claim for f in check_allocation(replace(setting, kernel="exponential"), confidence=0.95)]
+    assert len(claims) == 3
+    assert all(claim.endswith("at the best temperature") for claim in claims)

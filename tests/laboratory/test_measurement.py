@@ -48,14 +48,6 @@ def test_a_fixed_temperature_is_taken_as_it_is():
     assert found.mse.covariance == pytest.approx(expected.covariance)
 
 
-def test_weights_of_the_heads_are_used():
-    setting = replace(SETTING, temperature=0.2, n_heads=2)
-    design = draw_design(setting, 0)
-    heads = orthogonal_heads(design.axes, 2)
-    first = measure(setting, design, heads, np.array([1.0, 0.0]))
-    assert first.mse.mse == pytest.approx(measure(setting, design, heads[:1]).mse.mse)
-
-
 def test_pure_noise_is_best_averaged_over_everything_and_says_that_this_is_the_edge():
     setting = replace(SETTING, noise_sd=1e3, n_heads=4)
     design = draw_design(setting, 0)

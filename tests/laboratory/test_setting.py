@@ -30,6 +30,7 @@ BAD = [
     ({"temperature": float("inf")}, "temperature"),
     ({"temperature": "bset"}, "a number above 0, 'best' or 'literal'"),
     ({"temperature": None}, "temperature"),
+    ({"temperature": "literal", "kernel": "exponential"}, "Gaussian kernel's bandwidth"),
 ]
 
 

@@ -16,6 +16,7 @@ from archopt.laboratory.verdict import (
     mean_interval,
     nothing_to_measure,
     relative_change,
+    signed_percent,
 )
 
 
@@ -35,6 +36,13 @@ def test_a_relative_change_is_the_geometric_mean_of_the_ratios():
     assert (halved.estimate, halved.low, halved.high) == pytest.approx((-0.5, -0.5, -0.5))
     tiny = relative_change(start, start * [1e-6, 1e-3, 1e-9], confidence=0.99)
     assert -1.0 <= tiny.low < tiny.high
+    hopeless = relative_change(start, start * [1.0, 1e3, 1e-3], confidence=1 - 1e-9)
+    assert (hopeless.low, hopeless.high) == (-1.0, np.inf)
+    assert judge(hopeless, (-np.inf, 0.01)) == UNDECIDED
+
+
+def test_no_change_has_no_minus():
+    assert [signed_percent(value) for value in (-1e-9, 0.0, 0.0123, -0.5)] == ["+0.0%", "+0.0%", "+1.2%", "-50.0%"]
 
 
 def test_a_relative_change_covers_with_a_noisy_start():
@@ -80,7 +88,7 @@ def test_a_claim_about_all_fails_with_one_and_holds_with_all():
 
 
 def test_a_claim_about_nothing_cannot_be_told():
-    finding = nothing_to_measure("4.2", "a claim", "one head has no pairs")
+    finding = nothing_to_measure("4.2", "Stated", "a claim", "one head has no pairs")
     assert (finding.verdict, finding.measured) == (UNDECIDED, "one head has no pairs")
     assert judge(finding.interval, finding.allowed) == UNDECIDED
 
