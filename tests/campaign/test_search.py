@@ -252,7 +252,10 @@ def test_a_trial_that_another_process_took_for_dead_does_not_end_the_search(tabl
                 continue  # the tables are being made
             for trial in trials:
                 if trial.state == optuna.trial.TrialState.RUNNING:
-                    storage.set_trial_state_values(trial._trial_id, optuna.trial.TrialState.FAIL)
+                    try:
+                        storage.set_trial_state_values(trial._trial_id, optuna.trial.TrialState.FAIL)
+                    except optuna.exceptions.UpdateFinishedTrialError:
+                        continue  # it finished since it was read: another one then
                     failed.set()
                     return
 
