@@ -104,7 +104,7 @@ def check_diversity(
         interval=rise,
         allowed=allowed,
         verdict=judge(rise, allowed),
-        note=_note(setting, path),
+        note=_note(setting, path, rows[0], rows[-2]),
         rows=rows + tuple(_step(low, high, change) for (low, high), change in zip(steps, rises, strict=True)),
     )
 
@@ -148,8 +148,9 @@ def _row(level: DiversityLevel) -> dict[str, object]:
     return {"heads": level.name, "hdi": _hdi(level), **terms, "mse_se": standard_error, "neighbours": neighbours}
 
 
-def _note(setting: Setting, path: Sequence[DiversityLevel]) -> str:
-    first, last = _row(path[0]), _row(path[-1])
+def _note(
+    setting: Setting, path: Sequence[DiversityLevel], first: Mapping[str, object], last: Mapping[str, object]
+) -> str:
     moves = ", ".join(
         f"{name} {first[key]:.3g} to {last[key]:.3g}"
         for name, key in (("bias^2", "bias_squared"), ("variance", "variance"), ("covariance", "covariance"))

@@ -15,7 +15,7 @@ from archopt.laboratory.diversity_effect import (
 )
 from archopt.laboratory.setting import Setting
 from archopt.laboratory.verdict import Finding, nothing_to_measure
-from archopt.laboratory.weighting_effect import BEATS_UNIFORM, SCHEMES, check_weighting
+from archopt.laboratory.weighting_effect import check_weighting
 from archopt.theory.checks import choice, finite_number
 
 THEOREMS = ("3.1", "4.2", "5.1", "6.1", "7.1")
@@ -82,19 +82,9 @@ def _diversity(setting: Setting, confidence: float) -> tuple[Finding, ...]:
     return check_diversity(setting, measure_diversity_levels(setting), confidence=confidence)
 
 
-def _weighting(setting: Setting, confidence: float) -> tuple[Finding, ...]:
-    if setting.n_heads == 1:
-        return tuple(
-            nothing_to_measure("7.1", "Ours", BEATS_UNIFORM.format(scheme), "one head has all the weight")
-            for scheme in SCHEMES
-            if scheme != "uniform"
-        )
-    return check_weighting(setting, confidence=confidence)
-
-
 _CHECKS: dict[str, Callable[[Setting, float], tuple[Finding, ...]]] = {
     "3.1": lambda setting, confidence: (check_decomposition(setting, confidence=confidence),),
     "4.2 5.1": _diversity,
     "6.1": lambda setting, confidence: check_allocation(setting, confidence=confidence),
-    "7.1": _weighting,
+    "7.1": lambda setting, confidence: check_weighting(setting, confidence=confidence),
 }

@@ -77,9 +77,9 @@ def _vertices(x: Array, curves: Array) -> tuple[Array, NDArray[np.bool_]]:
     """
     least = curves.argmin(axis=1)
     at_edge = (least == 0) | (least == len(x) - 1)
-    middle = np.clip(least, 1, max(1, len(x) - 2))
     if len(x) < 3:
         return x[least], at_edge
+    middle = np.clip(least, 1, len(x) - 2)
     row = np.arange(len(curves))
     left, right = x[middle - 1] - x[middle], x[middle + 1] - x[middle]
     low, high = (curves[row, middle + side] - curves[row, middle] for side in (-1, 1))

@@ -16,7 +16,6 @@ from archopt.laboratory.verdict import Finding, judge, nothing_to_measure, relat
 from archopt.theory.arrays import Array
 from archopt.theory.weighting import error_covariance, head_weights, heads_by_quality, minimum_variance_weights
 
-BEATS_UNIFORM = "{} weights beat uniform ones in this setting"
 MARGIN = 0.01  # of the MSE: a gain by less is called none
 _DRAWS = 8  # of the noise on every design
 _ROWS = 200  # training rows that are left out, each of its own average, to estimate the heads' errors
@@ -114,9 +113,15 @@ def check_weighting(setting: Setting, *, confidence: float) -> tuple[Finding, ..
     """Whether each scheme beats uniform weights in this setting, by more than ``MARGIN``.
 
     Args:
-        setting: with H of at least 2.
+        setting: at H = 1 there is nothing to measure, at H = 2 nothing for Fibonacci weights, which are uniform there.
         confidence: of all intervals together.
     """
+    claims = {
+        scheme: f"{scheme} weights beat uniform ones in this setting" for scheme in SCHEMES if scheme != "uniform"
+    }
+    if setting.n_heads == 1:
+        reason = "one head has all the weight"
+        return tuple(nothing_to_measure("7.1", "Ours", claim, reason) for claim in claims.values())
     found = [weighting_errors(setting, replicate) for replicate in range(setting.replicates)]
     spread = float(np.mean([errors.quality_spread for errors in found]))
     by_scheme = {scheme: np.array([errors.mse[scheme] for errors in found]) for scheme in SCHEMES}
@@ -125,16 +130,14 @@ def check_weighting(setting: Setting, *, confidence: float) -> tuple[Finding, ..
     findings = []
     for scheme, values in by_scheme.items():
         if scheme == "fibonacci" and setting.n_heads == 2:
-            findings.append(
-                nothing_to_measure("7.1", "Ours", BEATS_UNIFORM.format(scheme), "at H = 2 they are uniform")
-            )
+            findings.append(nothing_to_measure("7.1", "Ours", claims[scheme], "at H = 2 they are uniform"))
             continue
         change = relative_change(uniform, values, confidence=confidence, comparisons=len(by_scheme))
         findings.append(
             Finding(
                 theorem="7.1",
                 origin="Ours",
-                claim=BEATS_UNIFORM.format(scheme),
+                claim=claims[scheme],
                 predicted=f"an error lower by more than {MARGIN:.0%}",
                 measured=(
                     f"MSE {values.mean():.4g} against {uniform.mean():.4g}: {signed_percent(change.estimate)} ± "

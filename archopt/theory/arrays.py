@@ -65,3 +65,16 @@ def finite_array(name: str, values: ArrayLike, shape: tuple[int | None, ...], wa
         place = np.argwhere(~np.isfinite(array))[0]
         raise OptionError(f"{name} must be finite but holds {array[tuple(place)]} at index {place.tolist()}")
     return array
+
+
+def in_range(heads: Array) -> tuple[Array, NDArray[np.intc]]:
+    """Each head times the power of two that takes its largest entry into [1/2, 1), or to 0; the first axis is the head.
+
+    Exact, but for entries below 1e-308 of the largest; squares then neither overflow nor vanish.
+
+    Returns:
+        The scaled heads, and their exponents: ``np.ldexp(scaled, exponents)`` gives the heads back.
+    """
+    _, exponents = np.frexp(np.abs(heads).max(axis=tuple(range(1, heads.ndim)), keepdims=True))
+    scaled: Array = np.ldexp(heads, -exponents)
+    return scaled, exponents

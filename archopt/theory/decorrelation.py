@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from archopt.allocation import allocation_of
 from archopt.errors import OptionError
-from archopt.theory.arrays import Array, real_array, refuse_non_finite
+from archopt.theory.arrays import Array, in_range, real_array, refuse_non_finite
 from archopt.theory.diversity import head_diversity_index
 
 
@@ -98,8 +98,8 @@ def decorrelation_gradient(key_projections: ArrayLike) -> Array:
     if single:
         return np.zeros_like(W)
     n_heads, d_model, head_dim = W.shape
-    _, exponents = np.frexp(np.abs(W).max(axis=(1, 2), keepdims=True))
-    Q, R = np.linalg.qr(np.ldexp(W, -exponents))  # near 1, lest squares overflow
+    scaled, exponents = in_range(W)
+    Q, R = np.linalg.qr(scaled)
     B = Q.transpose(1, 0, 2).reshape(d_model, n_heads * head_dim)
     shared = np.linalg.multi_dot([B, B.T, B]).reshape(d_model, n_heads, head_dim).transpose(1, 0, 2)  # (5.3a)
     outside = shared - Q @ (Q.transpose(0, 2, 1) @ shared)  # (I - P_h) (sum_g P_g) Q_h

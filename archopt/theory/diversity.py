@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from archopt.allocation import HeadAllocation, allocation_of
 from archopt.errors import AllocationError, DegenerateHeadError, OptionError
-from archopt.theory.arrays import Array, real_array, refuse_non_finite
+from archopt.theory.arrays import Array, in_range, real_array, refuse_non_finite
 from archopt.theory.checks import choice, finite_number
 
 FORMS = ("subspace", "paper")
@@ -208,7 +208,7 @@ def head_output_correlation(outputs: ArrayLike) -> float:
     if y.shape[1] < 2:
         raise OptionError(f"outputs must have at least 2 rows, shape (H, n) or (H, n, c), but got shape {y.shape}")
     refuse_non_finite(y, "output")
-    y = _in_range(y)
+    y, _ = in_range(y)
     centred = (y - y.mean(axis=1, keepdims=True)).reshape(len(y), -1)
     size, rounding = np.linalg.norm(centred, axis=1), epsilon * np.linalg.norm(y.reshape(len(y), -1), axis=1)
     varies = size > 10.0 * rounding
@@ -254,7 +254,7 @@ def _summed_overlap(matrices: Array) -> float:
 
 def _bases(W: Array, epsilon: float, first_head: int = 0) -> Array:
     """Orthonormal bases of the columns of each head, shape (H, D, d_k)."""
-    Q, R = np.linalg.qr(_in_range(W))
+    Q, R = np.linalg.qr(in_range(W)[0])
     singular = np.linalg.svd(R, compute_uv=False)
     # Rounding the entries moves no singular value by more than epsilon/2 * sqrt(d_k) * the largest (Weyl).
     degenerate = singular[:, -1] <= 10.0 * epsilon * sqrt(W.shape[2]) * singular[:, 0]
@@ -266,16 +266,6 @@ def _bases(W: Array, epsilon: float, first_head: int = 0) -> Array:
             first_head + head,
         )
     return np.asarray(Q)
-
-
-def _in_range(heads: Array) -> Array:
-    """Each head times the power of two that takes its largest entry into [1/2, 1), or to 0.
-
-    Exact, but for entries below 1e-308 of the largest; squares then neither overflow nor vanish.
-    """
-    _, exponents = np.frexp(np.abs(heads).reshape(len(heads), -1).max(axis=1))
-    scaled: Array = np.ldexp(heads, -exponents.reshape(-1, *[1] * (heads.ndim - 1)))
-    return scaled
 
 
 def _projections(key_projections: ArrayLike) -> tuple[Array, float]:
