@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from archopt.recommendation import Recommendation
 from archopt.report.numbers import probability
-from archopt.search_space import ATTRIBUTES
+from archopt.search_space import ATTRIBUTES, INTERRUPTED
 
 if TYPE_CHECKING:
     import optuna
@@ -35,8 +35,7 @@ def count_trials(study: "optuna.Study") -> Tally:
     states = [trial.state.name for trial in trials]
     # a trial that died with its process has no fault on record
     n_interrupted = sum(
-        trial.state.name == "FAIL" and trial.user_attrs.get(ATTRIBUTES.fault) in (None, "interrupted")
-        for trial in trials
+        trial.state.name == "FAIL" and trial.user_attrs.get(ATTRIBUTES.fault) in (None, INTERRUPTED) for trial in trials
     )
     return Tally(states.count("COMPLETE"), states.count("PRUNED"), states.count("FAIL") - n_interrupted)
 

@@ -19,6 +19,7 @@ from archopt.report.progress import SearchProgress, SearchState
 from archopt.search_space import (
     ATTRIBUTES,
     DECORRELATION,
+    INTERRUPTED,
     LEARNING_RATE,
     WEIGHTING,
     HeadParameter,
@@ -107,13 +108,16 @@ class TrialLoop:
             self.spent.record()
 
     def _until_an_end(self, check_interrupt: Callable[[], None]) -> str:
+        import optuna
+
         while True:
             check_interrupt()
             self._housekeeping()
             reason = self._why_stop()
             if reason is None:
                 while self.pool.n_idle and self._may_start():
-                    self._start()
+                    with suppress(optuna.exceptions.UpdateFinishedTrialError):  # taken for a dead one: the next then
+                        self._start()
             elif not self._running:
                 return reason
             self._show()
@@ -157,6 +161,11 @@ class TrialLoop:
         return self._tally.n_ended + len(self._running) < self.budget.n_trials
 
     def _start(self) -> None:
+        """Ask for a trial and give it to a worker.
+
+        Raises:
+            UpdateFinishedTrialError: another process ended the trial meanwhile.
+        """
         with warnings.catch_warnings():
             # Optuna warns that only `optimize` sends heartbeats; this loop sends them itself
             warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used with")
@@ -166,8 +175,8 @@ class TrialLoop:
             trial.set_user_attr(ATTRIBUTES.reason, "its parameters hold no feasible split")
             self.study.tell(trial, state=_state("FAIL"))
             return
+        again = ATTRIBUTES.replicate in trial.user_attrs  # queued again, after an interruption or its process's death
         number = replicate(trial)
-        trial.set_user_attr(ATTRIBUTES.replicate, number)
         spec = TrialSpec(
             allocation=split,
             weighting=trial.params[WEIGHTING],
@@ -175,11 +184,11 @@ class TrialLoop:
             learning_rate=trial.params[LEARNING_RATE],
             replicate=number,
         )
-        if number == 0:
+        if number == 0 and not again:
             for _ in range(self.budget.n_replicates - 1):
                 self.study.enqueue_trial(trial.params)
-        self._running[trial.number] = _Running(trial, time.monotonic())
         self.storage.record_heartbeat(trial._trial_id)
+        self._running[trial.number] = _Running(trial, time.monotonic())
         self.pool.submit(trial.number, spec)
 
     def _on_rung(self, number: int, report: RungReport) -> None:
@@ -231,7 +240,7 @@ class TrialLoop:
         self.study.tell(trial, state=_state("FAIL"), skip_if_finished=True)
         self._count()
         n_failed = self._tally.n_failed
-        if fault != "interrupted" and n_failed == self._tally.n_ended >= MAX_FIRST_FAILURES:
+        if fault != INTERRUPTED and n_failed == self._tally.n_ended >= MAX_FIRST_FAILURES:
             raise CampaignFailed(f"none of the first {n_failed} trials finished; the last one: {reason}"[:290])
 
     def _cut_short(self, number: int, reason: str) -> None:
@@ -242,10 +251,11 @@ class TrialLoop:
         with suppress(OptionError):  # it ended a moment ago, and its event was not yet read
             self.pool.cancel(number)
         try:
-            self._fail(trial, reason, "interrupted")
+            self._fail(trial, reason, INTERRUPTED)
         except optuna.exceptions.UpdateFinishedTrialError:
             return  # taken for dead elsewhere, and queued again there
-        self.study.enqueue_trial(trial.params)
+        kept = {ATTRIBUTES.replicate: trial.user_attrs[ATTRIBUTES.replicate]}
+        self.study.enqueue_trial(trial.params, user_attrs=kept)
 
     def _after_end(self) -> None:
         self._count()

@@ -15,19 +15,21 @@ from archopt.search_space.parameters import (
 )
 from archopt.search_space.records import (
     ATTRIBUTES,
+    INTERRUPTED,
     DiversityReport,
     TrialRecord,
     read_record,
     read_records,
     record_diversity,
-    replicate,
     report_diversity,
 )
+from archopt.search_space.replicates import replicate
 
 __all__ = [
     "ATTRIBUTES",
     "DECORRELATION",
     "HEAD_PARAMETER_KEY",
+    "INTERRUPTED",
     "LEARNING_RATE",
     "N_HEADS",
     "WEIGHTING",

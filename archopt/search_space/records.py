@@ -23,11 +23,12 @@ class Attributes:
     train_seconds: str = "archopt:train_seconds"
     attention: str = "archopt:attention"
     reason: str = "archopt:reason"  # why a trial failed or was pruned
-    fault: str = "archopt:fault"  # "diverged" | "infeasible" | "killed" | "error"
+    fault: str = "archopt:fault"  # "diverged" | "infeasible" | "killed" | "error" | "interrupted"
     pruner: str = "archopt:pruner"  # [decision, ...]
 
 
 ATTRIBUTES = Attributes()
+INTERRUPTED = "interrupted"  # the fault of a trial that says nothing about its configuration
 
 State = Literal["complete", "pruned", "failed", "running"]
 
@@ -132,24 +133,11 @@ def read_records(study: "optuna.Study", head: HeadParameter) -> list[TrialRecord
     retried = {number for trial in trials for number in trial.system_attrs.get("retry_history", ())}
     records = [read_record(trial, head, maximise=maximise) for trial in trials]
     return [
-        replace(record, attributes={**record.attributes, ATTRIBUTES.fault: "interrupted"})
+        replace(record, attributes={**record.attributes, ATTRIBUTES.fault: INTERRUPTED})
         if record.number in retried
         else record
         for record in records
     ]
-
-
-def replicate(trial: "optuna.Trial") -> int:
-    """How many earlier trials had these parameters: use it as the seed, so that replicate r means the same everywhere.
-
-    Call it after the last ``suggest``. Counts trials with a lower number, whatever became of them. Two workers that
-    suggest the same configuration at the same moment may both get the same number; the surrogate then counts their
-    equal runs once.
-    """
-    head = _head_of(trial.study)
-    mine = params_key(canonical_params(trial.params, head.allocation(trial.params)))
-    earlier = [other for other in trial.study.get_trials(deepcopy=False) if other.number < trial.number]
-    return sum(params_key(canonical_params(other.params, head.allocation(other.params))) == mine for other in earlier)
 
 
 def record_diversity(trial: "optuna.Trial", step: int, hdi: float, *, output_correlation: float | None = None) -> None:
@@ -190,13 +178,6 @@ def report_diversity(
         raise OptionError("Optuna does not take reports in a multi-objective study: call record_diversity instead")
     record_diversity(trial, step, hdi, output_correlation=output_correlation)
     trial.report(value, int(step))
-
-
-def _head_of(study: "optuna.Study") -> HeadParameter:
-    from archopt.search_space.parameters import HEAD_PARAMETER_KEY
-
-    stored = study.user_attrs.get(HEAD_PARAMETER_KEY)
-    return HeadParameter() if stored is None else HeadParameter.from_dict(stored)
 
 
 def _diversity(rows: Sequence[Sequence[Any]]) -> list[DiversityReport]:

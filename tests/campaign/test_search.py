@@ -268,6 +268,24 @@ def test_a_trial_that_another_process_took_for_dead_does_not_end_the_search(tabl
     assert (found.details["search"]["failed"], found.details["search"]["n_interrupted"]) == (0, 1)
 
 
+def test_a_trial_that_is_taken_for_dead_as_it_starts_does_not_end_the_search(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[int] = []
+
+    def replicate_of_a_dead_trial(trial: optuna.Trial) -> int:
+        if not failed:
+            failed.append(trial.number)
+            trial.storage.set_trial_state_values(trial._trial_id, optuna.trial.TrialState.FAIL)
+        return archopt.replicate(trial)
+
+    monkeypatch.setattr("archopt.campaign.trials.replicate", replicate_of_a_dead_trial)
+    found = _search(table, tmp_path, n_trials=4)
+    assert failed == [0]
+    assert found.details["search"]["complete"] + found.details["search"]["pruned"] == 4
+    assert (found.details["search"]["failed"], found.details["search"]["n_interrupted"]) == (0, 1)
+
+
 def test_results_that_cannot_be_written_are_returned_all_the_same(
     table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,70 @@
+"""Which replicate of its configuration a trial is, also where several processes ask at the same moment.
+
+No storage of Optuna's has an atomic claim. A trial therefore writes its claim first and reads the others' afterwards:
+of two that claim the same, at least one sees both, and the lower trial number keeps it. One that is still drawing its
+parameters may yet claim, so that a trial waits for those with lower numbers.
+"""
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from archopt.search_space.parameters import HEAD_PARAMETER_KEY, HeadParameter, canonical_params
+from archopt.search_space.records import ATTRIBUTES, INTERRUPTED, params_key
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+CLAIM_SECONDS = 5.0  # a trial that has run for longer without a claim does not make one: nobody waits for it
+_POLL_SECONDS = 0.02
+
+
+def replicate(trial: "optuna.Trial") -> int:
+    """Number of the replicate of its parameters that this trial is: use it as the seed.
+
+    Replicate r then means the same for every configuration, and no two trials of one are the same run, in however many
+    processes. Call it after the last ``suggest``. The number is kept with the trial, and the surrogate models what
+    equal replicates have in common. A trial that was interrupted gives its number back.
+    """
+    head = _head_of(trial.study)
+    mine = _configuration(trial.params, head)
+    # that of an earlier call, or of an earlier life: a trial that is queued again brings its number along
+    claim: int | None = trial.user_attrs.get(ATTRIBUTES.replicate)
+    while True:
+        trials = trial.study.get_trials(deepcopy=False)
+        others = [other for other in trials if other.number != trial.number]
+        if any(other.number < trial.number and _may_yet_claim(other) for other in others):
+            time.sleep(_POLL_SECONDS)
+            continue
+        lost = {number for each in trials for number in each.system_attrs.get("retry_history", ())}
+        taken = {
+            other.number: other.user_attrs[ATTRIBUTES.replicate]
+            for other in others
+            if ATTRIBUTES.replicate in other.user_attrs
+            and other.user_attrs.get(ATTRIBUTES.fault) != INTERRUPTED
+            and other.number not in lost
+            and _configuration(other.system_attrs.get("fixed_params", {}) | other.params, head) == mine
+        }
+        if claim is not None and all(taken[number] != claim for number in taken if number < trial.number):
+            return claim
+        claim = next(number for number in count() if number not in taken.values())
+        trial.set_user_attr(ATTRIBUTES.replicate, claim)
+
+
+def _may_yet_claim(other: "FrozenTrial") -> bool:
+    if other.state.name != "RUNNING" or ATTRIBUTES.replicate in other.user_attrs or other.datetime_start is None:
+        return False
+    # naive local time, as Optuna writes it: between time zones nobody waits
+    return abs((datetime.now() - other.datetime_start).total_seconds()) < CLAIM_SECONDS
+
+
+def _configuration(params: Mapping[str, Any], head: HeadParameter) -> tuple[tuple[str, str], ...]:
+    return params_key(canonical_params(params, head.allocation(params)))
+
+
+def _head_of(study: "optuna.Study") -> HeadParameter:
+    stored = study.user_attrs.get(HEAD_PARAMETER_KEY)
+    return HeadParameter() if stored is None else HeadParameter.from_dict(stored)
