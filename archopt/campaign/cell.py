@@ -1,14 +1,22 @@
 """What is searched: a data set at one n, one D, and how every trial of it is trained."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from archopt.allocation import HeadAllocation
 from archopt.campaign.device import resolve_device
 from archopt.campaign.settings import Settings
+from archopt.errors import OptionError
+from archopt.evaluation import TrialSpec
 from archopt.search_space import (
     DECORRELATION,
     LEARNING_RATE,
+    MAX_CANDIDATES,
     N_HEADS,
+    WARMUP,
+    WEIGHT_DECAY,
     WEIGHTING,
     HeadParameter,
     SearchSpace,
@@ -18,7 +26,7 @@ from archopt.study_model import closed_form_prior
 from archopt.surrogate import OptimumPrior
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
+    from optuna.distributions import CategoricalDistribution
 
     from archopt.data import Dataset, DatasetSummary
     from archopt.evaluation import Recipe
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 
 DECORRELATIONS = (0.0, 0.1)
 LEARNING_RATES = {"table": (0.001, 0.003, 0.01, 0.03), "text": (0.003, 0.01, 0.03)}
+_TUNED = (LEARNING_RATE, WEIGHT_DECAY, WARMUP)  # beside the heads: what a fair comparison may have to tune with them
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Cell:
     recipe: "Recipe"
     theory: "TheoryAllocation"
     prior: OptimumPrior
-    distributions: "dict[str, BaseDistribution]"
+    distributions: "dict[str, CategoricalDistribution]"
     head: HeadParameter
     space: SearchSpace
 
@@ -52,7 +61,8 @@ class Cell:
         """What makes a second run the same campaign, JSON-able."""
         recipe = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self.recipe).items()}
         # the recipe last: "auto" and None are then what they came to, however they were asked for
-        return {**settings.identity(), **recipe, "data_hash": self.dataset.content_hash}
+        tuned = {name: list(self.distributions[name].choices) for name in _TUNED if name in self.distributions}
+        return {**settings.identity(), **recipe, "tuned": tuned, "data_hash": self.dataset.content_hash}
 
 
 def prepare_cell(settings: Settings) -> Cell:
@@ -86,18 +96,28 @@ def prepare_cell(settings: Settings) -> Cell:
         attention=settings.attention,
         seed=settings.seed,
         n_steps=settings.n_steps,
+        weight_decay=_single(settings.weight_decay),
+        warmup=_single(settings.warmup),
+        precision=settings.precision,
     )
     summary = summarise(dataset, seed=settings.seed)
-    distributions: dict[str, BaseDistribution] = {
+    distributions = {
         N_HEADS: CategoricalDistribution(sorted(split.n_heads for split in settings.allocations())),
         WEIGHTING: CategoricalDistribution(settings.weighting),
         DECORRELATION: CategoricalDistribution(DECORRELATIONS),
-        LEARNING_RATE: CategoricalDistribution(LEARNING_RATES[summary.family]),
+        LEARNING_RATE: CategoricalDistribution(settings.learning_rate or LEARNING_RATES[summary.family]),
     }
+    for name, choices in ((WEIGHT_DECAY, settings.weight_decay), (WARMUP, settings.warmup)):
+        if choices is not None and len(choices) > 1:
+            distributions[name] = CategoricalDistribution(choices)
     head = HeadParameter(d_model=settings.d_model)
     space = search_space_of(distributions, head)
-    if space is None:
-        raise AssertionError("feasible splits were checked with the settings")
+    if space is None or set(space.names) != set(distributions):
+        n_configurations = math.prod(len(distribution.choices) for distribution in distributions.values())
+        raise OptionError(
+            f"{n_configurations:,} configurations are more than the {MAX_CANDIDATES:,} that can be modelled: "
+            "give fewer values to search (weighting, learning_rate, weight_decay, warmup) or limit head_dim"
+        )
     return Cell(
         dataset=dataset,
         summary=summary,
@@ -118,3 +138,24 @@ def prepare_cell(settings: Settings) -> Cell:
         head=head,
         space=space,
     )
+
+
+def trial_spec(
+    params: Mapping[str, Any], allocation: HeadAllocation, *, replicate: int, score_test: bool = False
+) -> TrialSpec:
+    """What to train for Optuna's parameters; those that are not searched are the recipe's."""
+    return TrialSpec(
+        allocation=allocation,
+        weighting=params[WEIGHTING],
+        decorrelation=params[DECORRELATION],
+        learning_rate=params[LEARNING_RATE],
+        replicate=replicate,
+        score_test=score_test,
+        weight_decay=params.get(WEIGHT_DECAY),
+        warmup=params.get(WARMUP),
+    )
+
+
+def _single(choices: tuple[float, ...] | None) -> float | None:
+    """The value that all trials share; None where there is none or several are searched."""
+    return choices[0] if choices is not None and len(choices) == 1 else None

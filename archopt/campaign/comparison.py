@@ -6,6 +6,7 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 from archopt.allocation import HeadAllocation, nearest_allocation
+from archopt.campaign.cell import trial_spec
 from archopt.evaluation import TrialSpec
 from archopt.evaluation.workers import Failed, Finished, RungReached, WorkerPool
 from archopt.recommendation import Recommendation
@@ -32,18 +33,29 @@ def practices(feasible: Sequence[HeadAllocation], closed_form: HeadAllocation) -
 
 
 def opening_trials(
-    feasible: Sequence[HeadAllocation], closed_form: HeadAllocation, distributions: "Mapping[str, BaseDistribution]"
+    feasible: Sequence[HeadAllocation],
+    closed_form: HeadAllocation,
+    distributions: "Mapping[str, BaseDistribution]",
+    defaults: Mapping[str, float],
 ) -> list[dict[str, Any]]:
     """Today's practices and the closed form under every learning rate: the first trials of a campaign.
 
     A practice that is compared at an untuned learning rate would lose unfairly; and the model learns from these too.
+
+    Args:
+        defaults: values, by parameter, of what else is searched: the nearest choice of each is taken.
     """
     found = practices(feasible, closed_form)
     splits = dict.fromkeys([found.pop("closed form"), *found.values()])
     weightings, rates = _choices(distributions[WEIGHTING]), _choices(distributions[LEARNING_RATE])
     plain = "uniform" if "uniform" in weightings else weightings[0]
+    usual = {
+        name: _nearest(value, _choices(distributions[name]))
+        for name, value in defaults.items()
+        if name in distributions
+    }
     return [
-        {N_HEADS: split.n_heads, WEIGHTING: plain, DECORRELATION: 0.0, LEARNING_RATE: rate}
+        {N_HEADS: split.n_heads, WEIGHTING: plain, DECORRELATION: 0.0, LEARNING_RATE: rate, **usual}
         for split in splits
         for rate in rates
     ]
@@ -108,7 +120,7 @@ def compare(
             break
         while waiting and pool.n_idle:
             job_id, (row, seed) = waiting.pop(0)
-            pool.submit(job_id, _spec(rows[row], FIRST_FRESH_REPLICATE + seed))
+            pool.submit(job_id, _fresh_spec(rows[row], seed))
             running.add(job_id)
         event = pool.next_event(1.0)
         if event is None:
@@ -165,6 +177,10 @@ def _choices(distribution: "BaseDistribution") -> tuple[Any, ...]:
     return tuple(getattr(distribution, "choices", ()))
 
 
+def _nearest(value: float, choices: Sequence[float]) -> float:
+    return min(choices, key=lambda choice: abs(choice - value))
+
+
 def _plain_params(split: HeadAllocation, model: StudyModel) -> dict[str, Any] | None:
     """The tuned learning rate of this allocation with everything else as it is done today."""
     own = [i for i, candidate in enumerate(model.space.candidates) if candidate.allocation == split]
@@ -183,16 +199,8 @@ def _plain_params(split: HeadAllocation, model: StudyModel) -> dict[str, Any] | 
     return dict(model.space.candidates[min(plain, key=lambda i: model.posterior.mean[i])].params)
 
 
-def _spec(row: Mapping[str, Any], replicate: int) -> TrialSpec:
-    params = row["params"]
-    return TrialSpec(
-        allocation=row["allocation"],
-        weighting=params[WEIGHTING],
-        decorrelation=params[DECORRELATION],
-        learning_rate=params[LEARNING_RATE],
-        replicate=replicate,
-        score_test=True,
-    )
+def _fresh_spec(row: Mapping[str, Any], seed: int) -> TrialSpec:
+    return trial_spec(row["params"], row["allocation"], replicate=FIRST_FRESH_REPLICATE + seed, score_test=True)
 
 
 def _figures(

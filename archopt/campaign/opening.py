@@ -16,6 +16,7 @@ from archopt.campaign.storage import (
 )
 from archopt.errors import StorageError
 from archopt.report.progress import SearchProgress
+from archopt.search_space import WARMUP, WEIGHT_DECAY
 
 if TYPE_CHECKING:
     import optuna
@@ -84,7 +85,9 @@ def _study(
     )
     if SETTINGS_KEY not in study.user_attrs:
         study.set_user_attr(SETTINGS_KEY, identity)
-    queue_opening(study, opening_trials(settings.allocations(), cell.theory.nearest, cell.distributions))
+    recipe = cell.recipe
+    usual = {WEIGHT_DECAY: recipe.weight_decay, WARMUP: recipe.warmup_steps / recipe.n_steps}
+    queue_opening(study, opening_trials(settings.allocations(), cell.theory.nearest, cell.distributions, usual))
     return study
 
 

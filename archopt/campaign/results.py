@@ -1,5 +1,6 @@
 """What a campaign leaves on disk, and the facts that it adds to a recommendation."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -7,7 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archopt.recommendation import Recommendation
-from archopt.search_space import ATTRIBUTES, DECORRELATION, LEARNING_RATE, WEIGHTING, TrialRecord
+from archopt.search_space import (
+    ATTRIBUTES,
+    DECORRELATION,
+    INTERRUPTED,
+    LEARNING_RATE,
+    WARMUP,
+    WEIGHT_DECAY,
+    WEIGHTING,
+    TrialRecord,
+)
+from archopt.theory.diversity import excess_from_index
 
 if TYPE_CHECKING:
     from archopt.data import DatasetSummary
@@ -111,10 +122,12 @@ def trial_rows(records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
             "weighting": record.params.get(WEIGHTING),
             "decorrelation": record.params.get(DECORRELATION),
             "learning_rate": record.params.get(LEARNING_RATE),
+            "weight_decay": record.params.get(WEIGHT_DECAY),
+            "warmup": record.params.get(WARMUP),
             "replicate": record.replicate,
             "value": record.value,
             "seconds_per_step": record.seconds_per_step,
-            "train_seconds": record.attributes.get(ATTRIBUTES.train_seconds),
+            "train_seconds": rungs[-1][1] if (rungs := record.attributes.get(ATTRIBUTES.rungs)) else None,
             "reason": record.attributes.get(ATTRIBUTES.reason),
             "curve": [list(point) for point in record.curve],
             "diversity": [[report.step, report.hdi, report.output_correlation] for report in record.diversity],
@@ -124,23 +137,53 @@ def trial_rows(records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
     ]
 
 
+def rung_rows(records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """One row for every rung that a trial reached, for rungs.csv; empty where a trial did not come to record it."""
+    rows = []
+    for record in records:
+        if record.allocation is None or record.state == "running":
+            continue
+        d_model, head_dim = record.allocation.d_model, record.allocation.head_dim
+        diversity = {report.step: report for report in record.diversity}
+        spent = {int(step): (seconds, seen) for step, seconds, seen in record.attributes.get(ATTRIBUTES.rungs, ())}
+        for step, value in record.curve:
+            heads = diversity.get(step)
+            hdi = math.nan if heads is None else heads.hdi
+            seconds, seen = spent.get(step, (None, None))
+            rows.append(
+                {
+                    "number": record.number,
+                    "step": step,
+                    "value": value,
+                    "hdi": hdi,
+                    "hdi_excess": excess_from_index(hdi, d_model=d_model, head_dim=head_dim),
+                    "output_correlation": None if heads is None else heads.output_correlation,
+                    "train_seconds": seconds,
+                    "n_seen": seen,
+                }
+            )
+    return rows
+
+
 def _was_interrupted(record: TrialRecord) -> bool:
     """Cut short by the search's own end, or by the death of its process, which leaves no fault on record."""
-    return record.state == "failed" and record.attributes.get(ATTRIBUTES.fault) in (None, "interrupted")
+    return record.state == "failed" and record.attributes.get(ATTRIBUTES.fault) in (None, INTERRUPTED)
 
 
 def write_results(
-    folder: Path, recommendation: Recommendation | None, rows: Sequence[Mapping[str, Any]], command: str
+    folder: Path, recommendation: Recommendation | None, records: Sequence[TrialRecord], command: str
 ) -> None:
-    """trials.csv always; recommendation.json and report.html where there is something to recommend.
+    """trials.csv and rungs.csv always; recommendation.json and report.html where there is something to recommend.
 
     Raises:
         StorageError: the file system refuses.
     """
-    from archopt.report.files import write_html, write_json, write_trials_csv
+    from archopt.report.files import RUNG_COLUMNS, TRIAL_COLUMNS, write_csv, write_html, write_json
     from archopt.report.html import render
 
-    write_trials_csv(folder / "trials.csv", rows)
+    rows = trial_rows(records)
+    write_csv(folder / "trials.csv", rows, TRIAL_COLUMNS)
+    write_csv(folder / "rungs.csv", rung_rows(records), RUNG_COLUMNS)
     if recommendation is not None:
         plain = recommendation.to_dict()
         write_json(folder / "recommendation.json", plain)

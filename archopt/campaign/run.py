@@ -11,7 +11,6 @@ from archopt.campaign.results import (
     data_facts,
     search_facts,
     theory_facts,
-    trial_rows,
     with_details,
     write_results,
 )
@@ -171,7 +170,7 @@ class _Run:
                 caveats=[*outcome.caveats, *width_warnings(settings.d_model)],
             )
         try:
-            write_results(folder, full, trial_rows(records), command_line(settings))
+            write_results(folder, full, records, command_line(settings))
         except StorageError as error:
             if full is None:
                 raise CampaignFailed(str(error)) from error

@@ -28,6 +28,9 @@ def search(
     n_heads_multiple_of: int = 1,
     max_seconds_per_step: float | None = None,
     weighting: Sequence[str] | str = ("uniform", "geometric", "fibonacci", "learned"),
+    learning_rate: Sequence[float] | float | str | None = None,
+    weight_decay: Sequence[float] | float | str | None = None,
+    warmup: Sequence[float] | float | str | None = None,
     metric: str | None = None,
     valid: str | None = None,
     group: str | None = None,
@@ -39,6 +42,7 @@ def search(
     name: str | None = None,
     device: str = "auto",
     attention: str = "auto",
+    precision: str = "float32",
     out: str | os.PathLike[str] | None = None,
     confidence: float = 0.9,
     quiet: bool = False,
@@ -59,6 +63,11 @@ def search(
         min_head_dim, max_head_dim, head_dim_multiple_of, n_heads_multiple_of: as for `archopt.feasible_allocations`.
         max_seconds_per_step: allocations whose training step takes longer are infeasible.
         weighting: schemes to search.
+        learning_rate: values to search with the heads; a comparison at one fixed rate would be unfair. By default four
+            for tables and three for text.
+        weight_decay: AdamW's; one value for all trials, or several to search. 1 (tables) or 0.1 (text) by default.
+        warmup: share of the steps, from 0 to 1, with a rising learning rate; one value, or several to search. A
+            twentieth by default.
         metric: "rmse", "mae"; "log_loss", "error_rate"; "nats_per_byte", "bits_per_byte".
         valid: file to validate and test on, in two halves, instead of parts of ``data``.
         group: column whose groups are never split between training, validation and test.
@@ -71,6 +80,8 @@ def search(
         name: of the campaign; from the data and the width by default.
         device: "cpu", "cuda", or "auto".
         attention: kernel: "sdpa", "xformers", "explicit", or "auto".
+        precision: "float32", or "bfloat16" for the products inside the models; worth it where the device has units
+            for it, at the price of some noise.
         out: output folder; archopt-results/NAME by default.
         confidence: of the confidence set, and at which the search calls itself certain.
         quiet: no progress on standard error.
@@ -103,6 +114,9 @@ def search(
         n_heads_multiple_of=n_heads_multiple_of,
         max_seconds_per_step=max_seconds_per_step,
         weighting=tuple(weighting.split(",")) if isinstance(weighting, str) else tuple(weighting),
+        learning_rate=learning_rate,  # type: ignore[arg-type]  # it reads them
+        weight_decay=weight_decay,  # type: ignore[arg-type]
+        warmup=warmup,  # type: ignore[arg-type]
         metric=metric,
         valid=valid,
         group=group,
@@ -114,6 +128,7 @@ def search(
         name=name,
         device=device,
         attention=attention,
+        precision=precision,
         out=None if out is None else os.fspath(out),
         confidence=confidence,
     )

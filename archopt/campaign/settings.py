@@ -4,7 +4,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,14 @@ from typing import Any, Literal
 from archopt.allocation import HeadAllocation, feasible_allocations
 from archopt.campaign.storage import masked
 from archopt.errors import OptionError
-from archopt.evaluation import METRICS, WEIGHTINGS
+from archopt.evaluation import (
+    METRICS,
+    PRECISIONS,
+    WEIGHTINGS,
+    check_learning_rate,
+    check_warmup,
+    check_weight_decay,
+)
 
 DEFAULT_TIMEOUT_SECONDS = 210.0  # the whole command, start-up included, then ends within four minutes
 RESULTS_FOLDER = "archopt-results"
@@ -40,6 +47,8 @@ _IDENTITY = (
     "attention",
 )
 
+_TUNED = {"learning_rate": check_learning_rate, "weight_decay": check_weight_decay, "warmup": check_warmup}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -63,6 +72,9 @@ class Settings:
     n_heads_multiple_of: int = 1
     max_seconds_per_step: float | None = None
     weighting: tuple[str, ...] = WEIGHTINGS
+    learning_rate: tuple[float, ...] | None = None
+    weight_decay: tuple[float, ...] | None = None
+    warmup: tuple[float, ...] | None = None
     metric: str | None = None
     valid: str | None = None
     group: str | None = None
@@ -74,11 +86,14 @@ class Settings:
     name: str | None = None
     device: str = "auto"
     attention: str = "auto"
+    precision: str = "float32"
     out: str | None = None
     confidence: float = 0.9
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weighting", _weightings(self.weighting))
+        for name, check in _TUNED.items():
+            object.__setattr__(self, name, _choices(name, getattr(self, name), check))
         self.allocations()
         for name, low in (
             ("n_samples", 1),
@@ -94,6 +109,7 @@ class Settings:
         _one_of("task", self.task, ("auto", "regression", "classification"))
         _one_of("device", self.device, ("auto", "cpu", "cuda"))
         _one_of("attention", self.attention, ("auto", "sdpa", "xformers", "explicit"))
+        _one_of("precision", self.precision, PRECISIONS)
         if self.metric is not None:
             _one_of("metric", self.metric, [metric for metrics in METRICS.values() for metric in metrics])
         self.workers_and_threads()
@@ -163,7 +179,7 @@ def command_line(settings: Settings) -> str:
         value = getattr(settings, field.name)
         if field.name in ("data", "d_model") or value is None or value == field.default:
             continue
-        shown = ",".join(value) if isinstance(value, tuple) else str(value)
+        shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         if field.name == "storage":
             shown = masked(shown)
         words += [f"--{flags.get(field.name, field.name.replace('_', '-'))}", shown]
@@ -177,6 +193,24 @@ def _weightings(given: Sequence[str] | str) -> tuple[str, ...]:
     if not names:
         raise OptionError(f"weighting needs at least one of {', '.join(WEIGHTINGS)}")
     return tuple(name for name in WEIGHTINGS if name in names)
+
+
+def _choices(name: str, given: Any, check: Callable[[float], None]) -> tuple[float, ...] | None:
+    """The values to search, rising, each once; None where nothing was asked for."""
+    if given is None:
+        return None
+    listed = given.split(",") if isinstance(given, str) else list(given) if isinstance(given, Sequence) else [given]
+    try:
+        numbers = sorted({float(number) for number in listed})
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers:
+        raise OptionError(
+            f"{name} must be numbers with commas between them, such as 0.01,0.03 but got {str(given)[:60]!r}"
+        )
+    for number in numbers:
+        check(number)
+    return tuple(numbers)
 
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:

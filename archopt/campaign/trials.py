@@ -9,19 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from archopt.campaign.budget import Budget, SpentTime, earlier_trial_seconds
+from archopt.campaign.cell import trial_spec
 from archopt.campaign.interrupts import deferred_interrupts
 from archopt.campaign.stopping import Certainty, Tally, count_trials
 from archopt.campaign.storage import HEARTBEAT_SECONDS, STOPPED_KEY, requeue_stale
 from archopt.errors import CampaignFailed, OptionError
-from archopt.evaluation import RungReport, TrialOutcome, TrialSpec
+from archopt.evaluation import RungReport, TrialOutcome
 from archopt.evaluation.workers import Event, Failed, Finished, RungReached, WorkerPool
 from archopt.report.progress import SearchProgress, SearchState
 from archopt.search_space import (
     ATTRIBUTES,
-    DECORRELATION,
     INTERRUPTED,
-    LEARNING_RATE,
-    WEIGHTING,
     HeadParameter,
     replicate,
     report_diversity,
@@ -43,7 +41,7 @@ MAX_TRACEBACK = 4000  # characters, the last ones: they name the error
 class _Running:
     trial: "optuna.Trial"
     begun: float  # monotonic seconds
-    train_seconds: float = 0.0  # of training steps, as of the last rung
+    rungs: list[list[float]] = field(default_factory=list)  # as `ATTRIBUTES.rungs` stores them
     n_slow: int = 0  # rungs in a row with steps above the limit
     too_slow: float | None = None  # seconds a step, once that is established
 
@@ -177,26 +175,19 @@ class TrialLoop:
             return
         again = ATTRIBUTES.replicate in trial.user_attrs  # queued again, after an interruption or its process's death
         number = replicate(trial)
-        spec = TrialSpec(
-            allocation=split,
-            weighting=trial.params[WEIGHTING],
-            decorrelation=trial.params[DECORRELATION],
-            learning_rate=trial.params[LEARNING_RATE],
-            replicate=number,
-        )
         if number == 0 and not again:
             for _ in range(self.budget.n_replicates - 1):
                 self.study.enqueue_trial(trial.params)
         self.storage.record_heartbeat(trial._trial_id)
         self._running[trial.number] = _Running(trial, time.monotonic())
-        self.pool.submit(trial.number, spec)
+        self.pool.submit(trial.number, trial_spec(trial.params, split, replicate=number))
 
     def _on_rung(self, number: int, report: RungReport) -> None:
         running = self._running.get(number)
         if running is None:
             return  # given up in the meantime
         trial = running.trial
-        running.train_seconds = report.train_seconds
+        running.rungs.append([report.step, report.train_seconds, report.n_seen])
         report_diversity(trial, report.step, report.value, report.hdi, output_correlation=report.output_correlation)
         last = report.step == self.n_steps
         running.note_speed(report.seconds_per_step, self.budget.max_seconds_per_step, last=last)
@@ -210,7 +201,7 @@ class TrialLoop:
         trial = running.trial
         trial.set_user_attr(ATTRIBUTES.seconds_per_step, outcome.seconds_per_step)
         trial.set_user_attr(ATTRIBUTES.attention, outcome.attention)
-        trial.set_user_attr(ATTRIBUTES.train_seconds, running.train_seconds)
+        trial.set_user_attr(ATTRIBUTES.rungs, running.rungs)  # once: every write costs a commit
         if running.too_slow is not None:
             reason = f"{running.too_slow:.3g} s a step, above the limit of {self.budget.max_seconds_per_step:.3g}"
             self._fail(trial, reason, "infeasible")

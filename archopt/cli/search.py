@@ -54,6 +54,15 @@ def search_command(
     weighting: Annotated[
         str, typer.Option(help="Schemes to search, with commas.")
     ] = "uniform,geometric,fibonacci,learned",
+    learning_rate: Annotated[
+        str | None, typer.Option(help="Rates to search, with commas [4 for tables, 3 for text].", metavar="RATES")
+    ] = None,
+    weight_decay: Annotated[
+        str | None, typer.Option(help="One for all trials, or several to search [1; text 0.1].", metavar="NUMBERS")
+    ] = None,
+    warmup: Annotated[
+        str | None, typer.Option(help="Share of the steps: one, or several to search [0.05].", metavar="SHARES")
+    ] = None,
     metric: Annotated[
         str | None,
         typer.Option(help="rmse, mae; log_loss, error_rate; nats_per_byte, bits_per_byte. Default: the first."),
@@ -81,6 +90,7 @@ def search_command(
     name: Annotated[str | None, typer.Option(help="Of the campaign [from DATA and D].")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     attention: Annotated[str, typer.Option(help="Kernel: sdpa, xformers, explicit or auto.")] = "auto",
+    precision: Annotated[str, typer.Option(help="Of the models' products: float32 or bfloat16.")] = "float32",
     out: Annotated[str | None, typer.Option(help="Output folder [archopt-results/NAME].", metavar="FOLDER")] = None,
     confidence: Annotated[
         float, typer.Option(parser=real_number, help="Of the set of allocations that are not told apart.")
@@ -115,6 +125,9 @@ def search_command(
         n_heads_multiple_of=heads_multiple_of,
         max_seconds_per_step=max_seconds_per_step,
         weighting=weighting,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        warmup=warmup,
         metric=metric,
         valid=valid,
         group=group,
@@ -126,6 +139,7 @@ def search_command(
         name=name,
         device=device,
         attention=attention,
+        precision=precision,
         out=out,
         confidence=confidence,
         quiet=quiet,

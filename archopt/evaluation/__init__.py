@@ -4,14 +4,29 @@ Importing this package loads no torch: ``archopt.evaluation.training`` and the w
 """
 
 from archopt.evaluation.recipe import default_recipe
-from archopt.evaluation.trial import METRICS, WEIGHTINGS, Recipe, RungReport, TrialOutcome, TrialSpec
+from archopt.evaluation.trial import (
+    METRICS,
+    PRECISIONS,
+    WEIGHTINGS,
+    Recipe,
+    RungReport,
+    TrialOutcome,
+    TrialSpec,
+    check_learning_rate,
+    check_warmup,
+    check_weight_decay,
+)
 
 __all__ = [
     "METRICS",
+    "PRECISIONS",
     "WEIGHTINGS",
     "Recipe",
     "RungReport",
     "TrialOutcome",
     "TrialSpec",
+    "check_learning_rate",
+    "check_warmup",
+    "check_weight_decay",
     "default_recipe",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from archopt.errors import OptionError
-from archopt.evaluation.trial import METRICS, Recipe
+from archopt.evaluation.trial import METRICS, Recipe, check_warmup
 
 if TYPE_CHECKING:
     from archopt.data.dataset import Dataset
@@ -39,6 +39,9 @@ def default_recipe(
     attention: str = "auto",
     seed: int = 0,
     n_steps: int | None = None,
+    weight_decay: float | None = None,
+    warmup: float | None = None,
+    precision: str = "float32",
 ) -> Recipe:
     """A recipe that makes a trial cost seconds, equal for all configurations of a cell.
 
@@ -50,6 +53,9 @@ def default_recipe(
         attention: "auto", "sdpa", "xformers" or "explicit".
         seed: root of all random streams.
         n_steps: optimiser steps; None takes 300 (tables) or 400 (text).
+        weight_decay: AdamW's, on matrices; None takes 1 (tables) or 0.1 (text).
+        warmup: share of the steps with a rising learning rate; None takes a twentieth.
+        precision: "float32" or "bfloat16".
 
     Raises:
         OptionError: an unknown metric, xformers on a CPU, a width whose training state would exceed 4 GB
@@ -68,6 +74,10 @@ def default_recipe(
         n_steps = _TEXT_STEPS if text else _TABLE_STEPS
     if n_steps < 1:
         raise OptionError(f"n_steps must be at least 1 but got {n_steps!r}")
+    if weight_decay is None:
+        weight_decay = _TEXT_WEIGHT_DECAY if text else _TABLE_WEIGHT_DECAY
+    if warmup is not None:
+        check_warmup(warmup)
     return Recipe(
         metric=metric,
         n_steps=n_steps,
@@ -76,13 +86,14 @@ def default_recipe(
         context_rows=min(_TABLE_CONTEXT_MAX, max(_TABLE_CONTEXT_MIN, dataset.n_samples // 4)),
         context_length=_TEXT_CONTEXT,
         n_layers=_TEXT_LAYERS,
-        warmup_steps=n_steps // 20,
-        weight_decay=_TEXT_WEIGHT_DECAY if text else _TABLE_WEIGHT_DECAY,
+        warmup_steps=n_steps // 20 if warmup is None else round(warmup * n_steps),
+        weight_decay=weight_decay,
         kernel="gaussian",
         attention=attention,
         device=device,
         seed=seed,
         max_scored=_MAX_SCORED_BYTES if text else _MAX_SCORED_ROWS,
+        precision=precision,
     )
 
 

@@ -68,7 +68,8 @@ def _train(dataset: Dataset, spec: TrialSpec, recipe: Recipe, on_rung: Callable[
         if isinstance(dataset, TextDataset)
         else table_learner(dataset, spec, recipe)
     )
-    optimiser = _adamw(learner.model, recipe)
+    decay = recipe.weight_decay if spec.weight_decay is None else spec.weight_decay
+    optimiser = _adamw(learner.model, decay)
     step_seconds: list[float] = []
     largest_loss, step, stopped = None, 0, False
     for rung in recipe.rungs:
@@ -116,7 +117,8 @@ def learning_rate_at(step: int, peak: float, *, warmup_steps: int, n_steps: int)
 
 def _step(learner: Learner, optimiser: torch.optim.Optimizer, spec: TrialSpec, recipe: Recipe, step: int) -> float:
     """One optimiser step; returns the data loss before it, without the penalty. Waits for the device."""
-    rate = learning_rate_at(step, spec.learning_rate, warmup_steps=recipe.warmup_steps, n_steps=recipe.n_steps)
+    warmup_steps = recipe.warmup_steps if spec.warmup is None else round(spec.warmup * recipe.n_steps)
+    rate = learning_rate_at(step, spec.learning_rate, warmup_steps=warmup_steps, n_steps=recipe.n_steps)
     for group in optimiser.param_groups:
         group["lr"] = rate
     data_loss = learner.loss(step)
@@ -132,11 +134,11 @@ def _step(learner: Learner, optimiser: torch.optim.Optimizer, spec: TrialSpec, r
     return float(data_loss.detach())
 
 
-def _adamw(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+def _adamw(model: torch.nn.Module, weight_decay: float) -> torch.optim.Optimizer:
     parameters = list(model.parameters())
     matrices = [p for p in parameters if p.ndim > 1]
     scalars = [p for p in parameters if p.ndim <= 1]  # biases, norms, temperatures: decay would bias them
-    groups = [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": scalars, "weight_decay": 0.0}]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": scalars, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, betas=_BETAS, fused=True)
 
 

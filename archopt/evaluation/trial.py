@@ -21,6 +21,7 @@ METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Metrics by task, the default first. Lower is better for all; rmse and mae are in the target's own units."""
 
 WEIGHTINGS = ("uniform", "geometric", "fibonacci", "learned")
+PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class TrialSpec:
         learning_rate: peak of the schedule, above 0.
         replicate: r >= 0; replicate r starts from the same random streams for every configuration.
         score_test: whether the untouched test split is scored at the end.
+        weight_decay: AdamW's, on matrices only, at least 0; None takes the recipe's.
+        warmup: share of the steps with a rising learning rate, from 0 to 1; None takes the recipe's.
 
     Raises:
         OptionError: a value outside these limits.
@@ -45,16 +48,51 @@ class TrialSpec:
     learning_rate: float
     replicate: int
     score_test: bool = False
+    weight_decay: float | None = None
+    warmup: float | None = None
 
     def __post_init__(self) -> None:
         if self.weighting not in WEIGHTINGS:
             raise OptionError(f"weighting must be one of {', '.join(WEIGHTINGS)} but got {self.weighting!r}")
         if not (isfinite(self.decorrelation) and self.decorrelation >= 0):
             raise OptionError(f"decorrelation must be a finite number of at least 0 but got {self.decorrelation!r}")
-        if not (isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise OptionError(f"learning_rate must be a finite number above 0 but got {self.learning_rate!r}")
+        check_learning_rate(self.learning_rate)
         if self.replicate < 0:
             raise OptionError(f"replicate must be at least 0 but got {self.replicate!r}")
+        if self.weight_decay is not None:
+            check_weight_decay(self.weight_decay)
+        if self.warmup is not None:
+            check_warmup(self.warmup)
+
+
+def check_learning_rate(rate: float) -> None:
+    """Refuse what is no learning rate.
+
+    Raises:
+        OptionError: it is not a finite number above 0.
+    """
+    if not (isfinite(rate) and rate > 0):
+        raise OptionError(f"learning_rate must be a finite number above 0 but got {rate!r}")
+
+
+def check_weight_decay(number: float) -> None:
+    """Refuse what is no weight decay.
+
+    Raises:
+        OptionError: it is not a finite number of at least 0.
+    """
+    if not (isfinite(number) and number >= 0):
+        raise OptionError(f"weight_decay must be a finite number of at least 0 but got {number!r}")
+
+
+def check_warmup(share: float) -> None:
+    """Refuse what is no share of the steps.
+
+    Raises:
+        OptionError: it is not a number from 0 to 1.
+    """
+    if not 0 <= share <= 1:
+        raise OptionError(f"warmup must be a share of the steps, from 0 to 1, but got {share!r}")
 
 
 @dataclass(frozen=True)
@@ -72,13 +110,14 @@ class Recipe:
         context_rows: training rows that a step's queries attend over, at most (tables).
         context_length: bytes per window (text).
         n_layers: blocks of the transformer (text).
-        warmup_steps: steps of linear warm-up; then a cosine down to a tenth.
-        weight_decay: AdamW's, on matrices only.
+        warmup_steps: steps of linear warm-up, then a cosine down to a tenth; a trial may have its own.
+        weight_decay: AdamW's, on matrices only; a trial may have its own.
         kernel: "gaussian" or "exponential" (tables).
         attention: "auto", "sdpa", "xformers" or "explicit".
         device: "cpu" or "cuda".
         seed: root of all random streams.
         max_scored: validation or test rows (tables) or bytes (text) that are scored, at most, the same for all.
+        precision: "float32", or "bfloat16": products of the model in that, parameters and losses in float32.
 
     Raises:
         OptionError: a value outside what is allowed.
@@ -98,6 +137,7 @@ class Recipe:
     device: str
     seed: int
     max_scored: int
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rungs", tuple(self.rungs))  # JSON has lists
@@ -107,6 +147,7 @@ class Recipe:
             ("kernel", ["gaussian", "exponential"]),
             ("attention", ["auto", "sdpa", "xformers", "explicit"]),
             ("device", ["cpu", "cuda"]),
+            ("precision", list(PRECISIONS)),
         ):
             if getattr(self, name) not in allowed:
                 raise OptionError(f"{name} must be one of {', '.join(allowed)} but got {getattr(self, name)!r}")
@@ -118,8 +159,7 @@ class Recipe:
             raise OptionError(f"rungs must rise from at least 1 to n_steps = {self.n_steps} but got {self.rungs}")
         if not 0 <= self.warmup_steps <= self.n_steps:
             raise OptionError(f"warmup_steps must be from 0 to n_steps = {self.n_steps} but got {self.warmup_steps}")
-        if not (isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise OptionError(f"weight_decay must be a finite number of at least 0 but got {self.weight_decay!r}")
+        check_weight_decay(self.weight_decay)
 
 
 @dataclass(frozen=True)

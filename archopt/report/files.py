@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path, PurePath
 from uuid import uuid4
@@ -20,6 +20,8 @@ TRIAL_COLUMNS = (
     "weighting",
     "decorrelation",
     "learning_rate",
+    "weight_decay",
+    "warmup",
     "replicate",
     "value",
     "seconds_per_step",
@@ -28,6 +30,7 @@ TRIAL_COLUMNS = (
     "curve",
     "diversity",
 )
+RUNG_COLUMNS = ("number", "step", "value", "hdi", "hdi_excess", "output_correlation", "train_seconds", "n_seen")
 
 
 def write_json(path: str | PurePath, obj: object) -> None:
@@ -44,23 +47,24 @@ def write_json(path: str | PurePath, obj: object) -> None:
     _replace(path, json.dumps(json_ready(obj), indent=2, allow_nan=False) + "\n")
 
 
-def write_trials_csv(path: str | PurePath, rows: Iterable[TrialRow]) -> None:
-    """One line a trial; ``curve`` and ``diversity`` as JSON texts, missing or not finite numbers as empty cells.
+def write_csv(path: str | PurePath, rows: Iterable[TrialRow], columns: Sequence[str]) -> None:
+    """One line a row; lists as JSON texts, missing or not finite numbers as empty cells.
 
     Args:
         path: replaced if it exists; its folder must exist.
-        rows: trial rows; keys beyond ``TRIAL_COLUMNS`` become further columns, in order of appearance.
+        rows: keys beyond ``columns`` become further columns, in order of appearance.
+        columns: `TRIAL_COLUMNS` or `RUNG_COLUMNS`; there also where no row is.
 
     Raises:
         StorageError: the file system refuses; an existing file is left as it was.
     """
     rows = list(rows)
-    columns = list(dict.fromkeys([*TRIAL_COLUMNS, *(key for row in rows for key in row)]))
+    every = list(dict.fromkeys([*columns, *(key for row in rows for key in row)]))
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(every)
     for row in rows:
-        writer.writerow([_cell(row.get(column)) for column in columns])
+        writer.writerow([_cell(row.get(column)) for column in every])
     _replace(path, text.getvalue())
 
 

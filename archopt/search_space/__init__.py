@@ -1,11 +1,13 @@
 """Head allocations as Optuna sees them: the only place that knows parameter and attribute names."""
 
-from archopt.search_space.candidates import Candidate, SearchSpace, search_space_of
+from archopt.search_space.candidates import MAX_CANDIDATES, Candidate, SearchSpace, search_space_of
 from archopt.search_space.parameters import (
     DECORRELATION,
     HEAD_PARAMETER_KEY,
     LEARNING_RATE,
     N_HEADS,
+    WARMUP,
+    WEIGHT_DECAY,
     WEIGHTING,
     HeadParameter,
     canonical_params,
@@ -31,8 +33,11 @@ __all__ = [
     "HEAD_PARAMETER_KEY",
     "INTERRUPTED",
     "LEARNING_RATE",
+    "MAX_CANDIDATES",
     "N_HEADS",
+    "WARMUP",
     "WEIGHTING",
+    "WEIGHT_DECAY",
     "Candidate",
     "DiversityReport",
     "HeadParameter",

@@ -14,6 +14,8 @@ N_HEADS = "n_heads"
 WEIGHTING = "weighting"
 DECORRELATION = "decorrelation"
 LEARNING_RATE = "learning_rate"
+WEIGHT_DECAY = "weight_decay"
+WARMUP = "warmup"
 
 HEAD_PARAMETER_KEY = "archopt:head_parameter"  # study attribute, so that `recommend` reads what the sampler was told
 

@@ -20,7 +20,7 @@ class Attributes:
     diversity: str = "archopt:diversity"  # [[step, hdi, output_correlation], ...]
     replicate: str = "archopt:replicate"
     seconds_per_step: str = "archopt:seconds_per_step"
-    train_seconds: str = "archopt:train_seconds"
+    rungs: str = "archopt:rungs"  # [[step, seconds of training steps so far, rows or bytes seen so far], ...]
     attention: str = "archopt:attention"
     reason: str = "archopt:reason"  # why a trial failed or was pruned
     fault: str = "archopt:fault"  # "diverged" | "infeasible" | "killed" | "error" | "interrupted"

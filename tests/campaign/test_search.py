@@ -21,7 +21,7 @@ import pytest
 import archopt
 from archopt.campaign.storage import STOPPED_KEY
 from archopt.cli import run
-from archopt.errors import CampaignFailed, StorageError
+from archopt.errors import CampaignFailed, OptionError, StorageError
 from archopt.search_space import ATTRIBUTES
 
 pytest.importorskip("torch")
@@ -100,6 +100,56 @@ def test_the_first_trials_tune_what_people_do_today(table: Path, tmp_path: Path)
     assert {(n_heads, weighting) for n_heads, weighting, _ in first} == {(8, "geometric"), (1, "geometric")}
     labels = {row["label"]: row["allocation"] for row in found.details["comparison"]}
     assert any("8 heads" in label and split == {"n_heads": 8, "head_dim": 1} for label, split in labels.items())
+
+
+def test_weight_decay_and_warm_up_are_searched_where_several_are_given(table: Path, tmp_path: Path) -> None:
+    found = _search(table, tmp_path, n_trials=8, weight_decay="0.1,1,3", warmup=[0, 0.2], learning_rate=0.01)
+    trials = _trials(tmp_path)
+    assert {tuple(t.params) for t in trials} == {
+        ("n_heads", "weighting", "decorrelation", "learning_rate", "weight_decay", "warmup")
+    }
+    # practices open the campaign with the usual values, a decay of 1 and a warm-up of a twentieth, or what is nearest
+    assert {(t.params["weight_decay"], t.params["warmup"]) for t in trials[:2]} == {(1.0, 0.0)}
+    assert len({(t.params["weight_decay"], t.params["warmup"]) for t in trials}) > 1
+    assert {t.params["learning_rate"] for t in trials} == {0.01}
+    assert set(found.params) == set(trials[0].params)
+    with open(tmp_path / "trials.csv", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["weight_decay"]) for row in rows] == [t.params["weight_decay"] for t in trials]
+    with pytest.raises(StorageError, match="exists with other settings \\(tuned was"):
+        _search(table, tmp_path, n_trials=8, weight_decay="0.1,1", warmup=[0, 0.2], learning_rate=0.01)
+
+
+def test_one_weight_decay_for_all_is_no_parameter(table: Path, tmp_path: Path) -> None:
+    found = _search(table, tmp_path, n_trials=2, weight_decay=0.3, warmup=0.5, learning_rate="0.01,0.03")
+    assert (found.details["settings"]["weight_decay"], found.details["settings"]["warmup_steps"]) == (0.3, 10)
+    assert set(_trials(tmp_path)[0].params) == {"n_heads", "weighting", "decorrelation", "learning_rate"}
+
+
+def test_more_configurations_than_can_be_modelled_are_refused(table: Path, tmp_path: Path) -> None:
+    many = [0.1 * k for k in range(1, 10)]
+    # 4 splits x 4 weightings x 2 decorrelations x 4 rates x 9 decays
+    with pytest.raises(OptionError, match="1,152 configurations are more than the 1,000 that can be modelled"):
+        _search(table, tmp_path / "new", weight_decay=many)
+    assert not (tmp_path / "new").exists()
+
+
+def test_every_rung_is_a_row(table: Path, tmp_path: Path) -> None:
+    _search(table, tmp_path, n_trials=4)
+    with open(tmp_path / "rungs.csv", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    for trial in _trials(tmp_path):
+        own = [row for row in rows if int(row["number"]) == trial.number]
+        assert {int(row["step"]): float(row["value"]) for row in own} == trial.intermediate_values
+        seconds = [float(row["train_seconds"]) for row in own]
+        assert seconds == sorted(seconds)
+        # 120 rows: 72 to train on, of which a step takes half as queries
+        assert [int(row["n_seen"]) for row in own] == [36 * int(row["step"]) for row in own]
+        for row in own:
+            if trial.params["n_heads"] == 1:
+                assert row["hdi"] == row["hdi_excess"] == row["output_correlation"] == ""
+            else:  # a head of width d_k overlaps a random one by d_k / D
+                assert float(row["hdi_excess"]) == pytest.approx(float(row["hdi"]) - (1 - 1 / trial.params["n_heads"]))
 
 
 def test_optuna_s_own_tools_open_the_storage(table: Path, tmp_path: Path) -> None:

@@ -34,6 +34,14 @@ from archopt.errors import AllocationError, OptionError
         ({"metric": "auc"}, OptionError, "metric must be one of rmse"),
         ({"device": "tpu"}, OptionError, "device must be one of auto, cpu, cuda"),
         ({"attention": "flash"}, OptionError, "attention must be one of"),
+        ({"precision": "float16"}, OptionError, "precision must be one of float32, bfloat16"),
+        ({"learning_rate": "0.01,fast"}, OptionError, "learning_rate must be numbers with commas between them"),
+        ({"learning_rate": ""}, OptionError, "learning_rate must be numbers"),
+        ({"learning_rate": [0.01, 0.0]}, OptionError, "learning_rate must be a finite number above 0 but got 0.0"),
+        ({"learning_rate": "nan"}, OptionError, "learning_rate must be a finite number above 0 but got nan"),
+        ({"weight_decay": -1}, OptionError, "weight_decay must be a finite number of at least 0 but got -1.0"),
+        ({"warmup": "0.05,20"}, OptionError, "warmup must be a share of the steps, from 0 to 1, but got 20.0"),
+        ({"warmup": object()}, OptionError, "warmup must be numbers"),
         ({"confidence": 1.0}, OptionError, "confidence must lie between 0 and 1"),
         ({"name": "../up"}, OptionError, "name is 1 to 100 letters"),
     ],
@@ -95,3 +103,14 @@ def test_the_command_to_repeat_it_has_what_differs_and_no_password() -> None:
     )
     assert "secret" not in line
     assert "host/db" in line
+
+
+@pytest.mark.parametrize("given", ["0.03, 0.01,0.03", [0.03, 0.01], (0.01, 0.03)])
+def test_values_to_search_are_sorted_and_distinct(given: Any) -> None:
+    settings = Settings("sklearn:digits", 48, learning_rate=given)
+    assert settings.learning_rate == (0.01, 0.03)
+    assert command_line(settings).endswith("--learning-rate 0.01,0.03")
+
+
+def test_one_number_is_a_choice_of_one() -> None:
+    assert Settings("sklearn:digits", 48, weight_decay=0.5, warmup=0).weight_decay == (0.5,)  # type: ignore[arg-type]

@@ -130,6 +130,7 @@ def test_json_is_one_object_and_a_prime_width_is_allowed_with_a_warning(
     assert sorted(path.name for path in (folder / "archopt-results" / "good-d7").iterdir()) == [
         "recommendation.json",
         "report.html",
+        "rungs.csv",
         "study.db",
         "trials.csv",
     ]

@@ -102,6 +102,15 @@ def test_same_arguments_same_bits(task, dataset, n_heads):
 
 
 @pytest.mark.parametrize(("task", "dataset"), ALL)
+def test_a_trials_own_decay_and_warm_up_are_the_recipes(task, dataset):
+    outcome, reports = _run(dataset, _spec(weight_decay=0.5, warmup=0.3))
+    same = _run(dataset, _spec(), weight_decay=0.5, warmup_steps=6)
+    assert _untimed(outcome, reports) == _untimed(*same)
+    assert outcome.value != _run(dataset, _spec(weight_decay=0.5))[0].value
+    assert outcome.value != _run(dataset, _spec(warmup=0.3))[0].value
+
+
+@pytest.mark.parametrize(("task", "dataset"), ALL)
 def test_reports_are_complete(task, dataset):
     outcome, reports = _run(dataset, _spec(score_test=True))
     assert [report.step for report in reports] == [2, 4, 8, 14, 20]

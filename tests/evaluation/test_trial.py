@@ -39,6 +39,7 @@ def test_a_recipe_survives_json():
         ({"kernel": "box"}, "kernel must be one of gaussian"),
         ({"attention": "flash"}, "attention must be one of auto"),
         ({"device": "tpu"}, "device must be one of cpu, cuda"),
+        ({"precision": "float16"}, "precision must be one of float32, bfloat16"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"rungs": (5, 9)}, "rungs must rise from at least 1 to n_steps = 10"),
         ({"rungs": (5, 5, 10)}, "rungs must rise"),
@@ -62,6 +63,8 @@ def test_a_bad_recipe_is_refused_in_one_line(change, says):
         ({"learning_rate": 0.0}, "learning_rate must be"),
         ({"learning_rate": float("inf")}, "learning_rate must be"),
         ({"replicate": -1}, "replicate must be"),
+        ({"weight_decay": -0.1}, "weight_decay must be a finite number"),
+        ({"warmup": 1.5}, "warmup must be a share of the steps"),
     ],
 )
 def test_a_bad_spec_is_refused(change, says):

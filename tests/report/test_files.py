@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archopt.errors import StorageError
-from archopt.report.files import TRIAL_COLUMNS, json_ready, write_html, write_json, write_trials_csv
+from archopt.report.files import TRIAL_COLUMNS, json_ready, write_csv, write_html, write_json
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -50,7 +50,7 @@ def test_the_recommendation_reads_back(tmp_path, recommendation):
 
 
 def test_trials_read_back(tmp_path, rows):
-    write_trials_csv(tmp_path / "trials.csv", rows)
+    write_csv(tmp_path / "trials.csv", rows, TRIAL_COLUMNS)
     with open(tmp_path / "trials.csv", newline="", encoding="utf-8") as stream:
         read = list(csv.DictReader(stream))
     assert tuple(read[0]) == TRIAL_COLUMNS
@@ -64,9 +64,9 @@ def test_trials_read_back(tmp_path, rows):
 
 
 def test_no_trials_are_a_header_and_further_keys_are_further_columns(tmp_path):
-    write_trials_csv(tmp_path / "none.csv", [])
+    write_csv(tmp_path / "none.csv", [], TRIAL_COLUMNS)
     assert (tmp_path / "none.csv").read_text() == ",".join(TRIAL_COLUMNS) + "\n"
-    write_trials_csv(tmp_path / "more.csv", [{"number": 0, "attention": "sdpa"}, {"number": 1, "reason": 'a,\n"b"'}])
+    write_csv(tmp_path / "more.csv", [{"number": 0, "attention": "sdpa"}, {"number": 1, "reason": 'a,\n"b"'}], TRIAL_COLUMNS)
     with open(tmp_path / "more.csv", newline="", encoding="utf-8") as stream:
         read = list(csv.DictReader(stream))
     assert [line["attention"] for line in read] == ["sdpa", ""]
