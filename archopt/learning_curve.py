@@ -58,36 +58,37 @@ class FinalValue:
         return self.median * spread if self.log_scale else spread
 
 
-def predict_final(
-    curve: Array,
-    final: Array,
-    curve_now: Array,
-    *,
-    diversity: Array | None = None,
-    diversity_now: Array | None = None,
-    log_scale: bool = False,
-) -> FinalValue:
-    """Predict where a run will end.
+class FinalValueModel:
+    """What N finished runs say about where a run ends that shows these features now.
 
     Args:
         curve: (N, C) curve features of N finished runs at this rung.
         final: (N,) what they ended at (its logarithm, with ``log_scale``); N >= 3.
-        curve_now: (C,) the same features of the run in question.
         diversity: (N, G) diversity features; rows with NaN (H = 1) stand for "no information".
-        diversity_now: (G,).
         log_scale: ``final`` is in logarithms.
     """
-    plain = _Regression(curve, final)
-    if diversity is None or diversity_now is None or not np.isfinite(diversity).all(axis=1).any():
-        return plain.predict(curve_now, log_scale, used=False, gain=0.0)
-    centre = np.nanmean(np.where(np.isfinite(diversity), diversity, np.nan), axis=0)
-    known = np.where(np.isfinite(diversity), diversity, centre)
-    now = np.where(np.isfinite(diversity_now), diversity_now, centre)
-    both = _Regression(np.hstack([curve, known]), final)
-    gain = 1.0 - both.leave_one_out_error / plain.leave_one_out_error if plain.leave_one_out_error > 0 else 0.0
-    if gain > MIN_GAIN:
-        return both.predict(np.concatenate([curve_now, now]), log_scale, used=True, gain=gain)
-    return plain.predict(curve_now, log_scale, used=False, gain=gain)
+
+    def __init__(self, curve: Array, final: Array, *, diversity: Array | None = None, log_scale: bool = False) -> None:
+        self._log_scale = log_scale
+        self._plain = _Regression(curve, final)
+        self._both: _Regression | None = None
+        self._gain = 0.0
+        if diversity is None or not np.isfinite(diversity).all(axis=1).any():
+            return
+        self._centre = np.nanmean(np.where(np.isfinite(diversity), diversity, np.nan), axis=0)
+        known = np.where(np.isfinite(diversity), diversity, self._centre)
+        self._both = _Regression(np.hstack([curve, known]), final)
+        if self._plain.leave_one_out_error > 0:
+            self._gain = 1.0 - self._both.leave_one_out_error / self._plain.leave_one_out_error
+
+    def predict(self, curve_now: Array, diversity_now: Array | None = None) -> FinalValue:
+        """Where the run ends: (C,) curve features and (G,) diversity features, as those of the finished runs."""
+        if self._both is None or diversity_now is None:
+            return self._plain.predict(curve_now, self._log_scale, used=False, gain=0.0)
+        if self._gain <= MIN_GAIN:
+            return self._plain.predict(curve_now, self._log_scale, used=False, gain=self._gain)
+        now = np.where(np.isfinite(diversity_now), diversity_now, self._centre)
+        return self._both.predict(np.concatenate([curve_now, now]), self._log_scale, used=True, gain=self._gain)
 
 
 class _Regression:

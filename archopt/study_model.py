@@ -4,25 +4,30 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from archopt.allocation import HeadAllocation
-from archopt.learning_curve import FinalValue, predict_final
+from archopt.final_values import FinalValues
 from archopt.search_space import HeadParameter, SearchSpace, TrialRecord
-from archopt.surrogate import Observations, OptimumPrior, Posterior, fit_posterior, fit_variances
-from archopt.theory import family_default, optimal_allocation, z_score_from_index
+from archopt.surrogate import Observations, OptimumPrior, Posterior, Variances, fit_posterior, fit_variances
+from archopt.theory import family_default, optimal_allocation
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
-MIN_FINISHED_FOR_CURVES = 6  # below this a pruned trial's last rung is not extrapolated
 FLAT_SD_OCTAVES = 3.0  # prior on log2 d_k where there is no theory to ask: spans the divisors of any practical width
 KILLS_TO_BAR = 2  # workers that died under one allocation: once may be the machine's doing
 REPEATS_OF_COARSE_VALUES = 8
+REFIT_AFTER, REFIT_GROWTH = (
+    20,
+    1.1,
+)  # trials until which the variances are fitted at each, and their growth from then on
+MAX_FITTED = 16  # remembered: studies that take turns in one process
 UNKNOWN_N_SAMPLES = 1e5  # the log-law moves by a fifth from 1e3 to 1e9, far less than its constant's spread
 
 
@@ -121,20 +126,37 @@ def model_study(
     Args:
         noise_sd: of one trial beyond what trials of the same replicate share, where it is known.
     """
-    index = space.index
-    finished = [record for record in records if record.value is not None and math.isfinite(record.value)]
+    observations, n_trials = _observe(records, space)
+    finished = [record for record in records if _has_value(record)]
+    noiseless = repeats_are_identical(finished)
+    if noiseless and noise_sd is None and len(observations):
+        noise_sd = 1e-6 * float(np.std(observations.value))
+    ended = [record for record in records if record.state != "running"]
+    n_early = _refit_at(len(ended))
+    early = observations if n_early == len(ended) else _observe(ended[:n_early], space)[0]
+    variances = _variances(space, early, prior, noise_sd)
+    posterior = fit_posterior(space.log2_head_dim, space.levels, space.ordered, observations, prior, variances)
+    barred = _infeasible_allocations(records)
+    infeasible = np.array([candidate.allocation in barred for candidate in space.candidates])
+    return StudyModel(space, observations, posterior, n_trials, infeasible, noiseless)
+
+
+def _observe(records: Sequence[TrialRecord], space: SearchSpace) -> tuple[Observations, npt.NDArray[np.int64]]:
+    """What the trials say of the M configurations, and how many say it of each, (M,)."""
+    finished = [record for record in records if _has_value(record)]
     values = [record.value for record in finished if record.value is not None]
     failed_value = None if not values else max(values) + (max(values) - min(values))
+    endings = FinalValues(finished)
     rows: dict[tuple[int, int, int], tuple[float, float]] = {}
     n_trials = np.zeros(len(space.candidates), dtype=np.int64)
     for record in records:
-        position = space.position(record.params, index)
+        position = space.position(record)
         if position is None:
             continue
-        if record in finished:
+        if _has_value(record):
             observed, tried = (record.value, 0.0), True
         elif record.state == "pruned":
-            final = predict_from_records(record, finished)
+            final = endings.predict(record)
             observed, tried = (None, 0.0) if final is None else (final.median, final.sd**2), final is not None
         elif record.fault in ("diverged", "error"):
             observed, tried = (failed_value, 0.0), False
@@ -152,15 +174,48 @@ def model_study(
         replicate=np.array([-1 if unknown else same for _, same, unknown in rows], dtype=np.int64),
         extra_variance=np.array([variance for _, variance in rows.values()], dtype=np.float64),
     )
-    noiseless = repeats_are_identical(finished)
-    if noiseless and noise_sd is None and len(observations):
-        noise_sd = 1e-6 * float(np.std(observations.value))
-    arrays = (space.log2_head_dim, space.levels, space.ordered)
-    variances = fit_variances(*arrays, observations, prior, noise_sd=noise_sd)
-    posterior = fit_posterior(*arrays, observations, prior, variances)
-    barred = _infeasible_allocations(records)
-    infeasible = np.array([candidate.allocation in barred for candidate in space.candidates])
-    return StudyModel(space, observations, posterior, n_trials, infeasible, noiseless)
+    return observations, n_trials
+
+
+def _has_value(record: TrialRecord) -> bool:
+    return record.value is not None and math.isfinite(record.value)
+
+
+def _refit_at(n_ended: int) -> int:
+    """How many trials decide the variances: all of few, then a number that grows in ever larger steps.
+
+    A fit costs n^3, and one trial more hardly moves what many say. A function of the number alone, so that a search
+    that was resumed goes on as it would have.
+    """
+    if n_ended <= REFIT_AFTER:
+        return n_ended
+    step = REFIT_AFTER
+    while step * REFIT_GROWTH <= n_ended:
+        step = math.ceil(step * REFIT_GROWTH)
+    return step
+
+
+def _variances(space: SearchSpace, observed: Observations, prior: OptimumPrior, noise_sd: float | None) -> Variances:
+    """`fit_variances`, remembered: between two refits every proposal asks for the same."""
+    arrays = (space.log2_head_dim, space.levels, observed.index, observed.value, observed.replicate)
+    content = tuple(array.tobytes() for array in (*arrays, observed.extra_variance))
+    return _fitted(content, space.ordered, prior, noise_sd)
+
+
+@lru_cache(maxsize=16)  # studies that take turns in one process
+def _fitted(
+    content: tuple[bytes, ...], ordered: tuple[bool, ...], prior: OptimumPrior, noise_sd: float | None
+) -> Variances:
+    log2_head_dim, levels, index, value, replicate, extra_variance = content
+    observed = Observations(
+        np.frombuffer(index, dtype=np.int64),
+        np.frombuffer(value),
+        np.frombuffer(replicate, dtype=np.int64),
+        np.frombuffer(extra_variance),
+    )
+    widths = np.frombuffer(log2_head_dim)
+    factors = np.frombuffer(levels).reshape(len(widths), len(ordered))
+    return fit_variances(widths, factors, ordered, observed, prior, noise_sd=noise_sd)
 
 
 def _infeasible_allocations(records: Sequence[TrialRecord]) -> set[HeadAllocation]:
@@ -168,36 +223,6 @@ def _infeasible_allocations(records: Sequence[TrialRecord]) -> set[HeadAllocatio
     kills = Counter(record.allocation for record in records if record.fault == "killed")
     barred = {record.allocation for record in records if record.fault == "infeasible"}
     return {split for split in barred | {split for split, n in kills.items() if n >= KILLS_TO_BAR} if split is not None}
-
-
-def predict_from_records(
-    record: TrialRecord, finished: Sequence[TrialRecord], *, at_step: int | None = None
-) -> FinalValue | None:
-    """Where ``record`` would end, from its curve up to ``at_step`` (its last step by default) and its diversity.
-
-    None where it has reported nothing, or fewer than `MIN_FINISHED_FOR_CURVES` finished trials reported at that step.
-    """
-    if not record.curve:
-        return None
-    step = record.curve[-1][0] if at_step is None else at_step
-    now = _curve_features(record, step)
-    if now is None:
-        return None
-    known = [(features, other) for other in finished if (features := _curve_features(other, step)) is not None]
-    if len(known) < MIN_FINISHED_FOR_CURVES:
-        return None
-    curve = np.array([features for features, _ in known])
-    final = np.array([other.value for _, other in known], dtype=np.float64)
-    curve_now = np.array(now)
-    log_scale = bool((final > 0).all() and (curve[:, :2] > 0).all() and (curve_now[:2] > 0).all())
-    return predict_final(
-        _as_features(curve, log_scale),
-        np.log(final) if log_scale else final,
-        _as_features(curve_now[None, :], log_scale)[0],
-        diversity=np.array([_diversity_features(other, step) for _, other in known]),
-        diversity_now=np.array(_diversity_features(record, step)),
-        log_scale=log_scale,
-    )
 
 
 def repeats_are_identical(finished: Sequence[TrialRecord]) -> bool:
@@ -215,31 +240,3 @@ def repeats_are_identical(finished: Sequence[TrialRecord]) -> bool:
     coarse = len({found[0] for found in values.values()}) < len(values)
     needed = REPEATS_OF_COARSE_VALUES if coarse else 2
     return len(repeated) >= needed and all(len(set(found)) == 1 for found in repeated)
-
-
-def _curve_features(record: TrialRecord, step: int) -> tuple[float, float, float] | None:
-    """Value at ``step`` and at the report before (the same, at the first), log2 head_dim (0 without heads)."""
-    upto = [(at, value) for at, value in record.curve if at <= step]
-    if not upto or upto[-1][0] != step:
-        return None
-    before = upto[-2][1] if len(upto) > 1 else upto[-1][1]
-    return upto[-1][1], before, 0.0 if record.allocation is None else math.log2(record.allocation.head_dim)
-
-
-def _as_features(curve: npt.NDArray[np.float64], log_scale: bool) -> npt.NDArray[np.float64]:
-    """(N, 3): value, its change since the report before, log2 head_dim; the first two of logarithms on request."""
-    values = np.log(curve[:, :2]) if log_scale else curve[:, :2]
-    return np.column_stack([values[:, 0], values[:, 0] - values[:, 1], curve[:, 2]])
-
-
-def _diversity_features(record: TrialRecord, step: int) -> tuple[float, float]:
-    """z-score of HDI at ``step`` and its change since the first report; NaN where there is none (H = 1)."""
-    upto = [report.hdi for report in record.diversity if report.step <= step]
-    if not upto or record.allocation is None or record.allocation.n_heads == 1:
-        return math.nan, math.nan
-    split = record.allocation
-    z_scores = [
-        z_score_from_index(hdi, d_model=split.d_model, n_heads=split.n_heads, head_dim=split.head_dim)
-        for hdi in (upto[0], upto[-1])
-    ]
-    return z_scores[1], z_scores[1] - z_scores[0]

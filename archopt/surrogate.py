@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 
 Array = npt.NDArray[np.float64]
@@ -89,7 +89,8 @@ class Posterior:
     Attributes:
         weights: (K,) of the mixture, sum 1.
         means: (K, M), in the observations' own units below the knee.
-        covariances: (K, M, M).
+        common_covariance: (M, M), of all that does not depend on u*.
+        node_spread: (K, M); component k has covariance common_covariance + node_spread[k] node_spread[k]^T.
         optimum_nodes: (K,) the grid of u* in log2 head_dim.
         noise_sd: of one observation, beyond what observations of the same replicate share.
         variances: the fitted parts.
@@ -99,7 +100,8 @@ class Posterior:
 
     weights: Array
     means: Array
-    covariances: Array
+    common_covariance: Array
+    node_spread: Array
     optimum_nodes: Array
     noise_sd: float
     variances: Variances
@@ -119,19 +121,15 @@ class Posterior:
     @cached_property
     def sd(self) -> Array:
         """(M,) of the expected value, noise apart."""
-        within = self.weights @ np.diagonal(self.covariances, axis1=1, axis2=2)
+        within = np.diagonal(self.common_covariance) + self.weights @ self.node_spread**2
         between = self.weights @ (self.means - self.mean) ** 2
         return np.asarray(np.sqrt(np.maximum(within + between, 0.0)))
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """(size, M) joint draws of the expected values."""
-        counts = rng.multinomial(size, self.weights)
-        draws = [
-            mean + rng.standard_normal((count, len(mean))) @ _root(covariance).T
-            for mean, covariance, count in zip(self.means, self.covariances, counts, strict=True)
-            if count
-        ]
-        return np.asarray(rng.permutation(np.concatenate(draws), axis=0))
+        node = rng.choice(len(self.weights), size=size, p=self.weights)
+        common = rng.standard_normal((size, self.means.shape[1])) @ _root(self.common_covariance).T
+        return np.asarray(self.means[node] + common + rng.standard_normal((size, 1)) * self.node_spread[node])
 
 
 def fit_variances(
@@ -196,9 +194,9 @@ def fit_posterior(
 ) -> Posterior:
     """The posterior of eq. S1 at given variances; arguments as for `fit_variances`."""
     value, scale, centre = _standardise(observed.value)
-    n = len(value)
     smooth, *rest = _shared_parts(log2_head_dim, levels, ordered)
-    own = np.eye(len(log2_head_dim))
+    n_configurations = len(log2_head_dim)
+    own = np.eye(n_configurations)
     weights_of_parts = variances.to_array()
     shared = 1.0 + np.tensordot(weights_of_parts[:-2], np.stack([smooth, *rest, own]), axes=1)
     at = observed.index
@@ -207,28 +205,26 @@ def fit_posterior(
         weights_of_parts[-1] + observed.extra_variance / scale**2 + JITTER
     )
     nodes, log_prior = _optimum_grid(prior)
-    log_weights, means, covariances = np.empty(len(nodes)), [], []
-    for k, node in enumerate(nodes):
-        bowl = (log2_head_dim - node) ** 2
-        cover = shared + CURVATURE_SD**2 * np.outer(bowl, bowl)
-        prior_mean = CURVATURE_MEAN * bowl
-        if n == 0:
-            log_weights[k] = log_prior[k]
-            means.append(prior_mean)
-            covariances.append(cover)
-            continue
-        factor = cho_factor(cover[np.ix_(at, at)] + noise, lower=True, check_finite=False)
-        residual = value - prior_mean[at]
-        alpha = cho_solve(factor, residual, check_finite=False)
-        log_weights[k] = log_prior[k] - 0.5 * residual @ alpha - np.log(np.diagonal(factor[0])).sum()
-        gain = cho_solve(factor, cover[at], check_finite=False)  # (N, M)
-        means.append(prior_mean + cover[:, at] @ alpha)
-        covariances.append(cover - cover[:, at] @ gain)
+    bowls = (log2_head_dim[None, :] - nodes[:, None]) ** 2  # (K, M)
+    # Given its coefficient the bowl is a known curve, so that one factor of everything else serves all nodes: the
+    # coefficient is CURVATURE_MEAN + delta with delta | y normal.
+    factor = cholesky(shared[np.ix_(at, at)] + noise, lower=True, check_finite=False)
+    seen = solve_triangular(
+        factor, np.column_stack([shared[at], bowls[:, at].T, value]), lower=True, check_finite=False
+    )
+    half, slopes, target = seen[:, :n_configurations], seen[:, n_configurations:-1].T, seen[:, -1]
+    residuals = target - CURVATURE_MEAN * slopes  # (K, N)
+    variance = 1.0 / (1.0 / CURVATURE_SD**2 + (slopes**2).sum(axis=1))
+    delta = variance * (slopes * residuals).sum(axis=1)
+    log_weights = log_prior - 0.5 * ((residuals**2).sum(axis=1) - delta**2 / variance) + 0.5 * np.log(variance)
     weights = np.exp(log_weights - log_weights.max())
+    means = (residuals - delta[:, None] * slopes) @ half + (CURVATURE_MEAN + delta[:, None]) * bowls
+    unexplained = bowls - slopes @ half
     return Posterior(
         weights=weights / weights.sum(),
-        means=centre + scale * np.stack(means),
-        covariances=scale**2 * np.stack(covariances),
+        means=centre + scale * means,
+        common_covariance=scale**2 * (shared - half.T @ half),
+        node_spread=scale * np.sqrt(variance)[:, None] * unexplained,
         optimum_nodes=nodes,
         noise_sd=float(scale * np.sqrt(variances.noise)),
         variances=variances,
@@ -295,5 +291,9 @@ def _observed_parts(
 
 def _root(covariance: Array) -> Array:
     """A square root of a positive semi-definite matrix, for drawing; rounding below zero is cut off."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    jitter = JITTER * float(np.diagonal(covariance).max())
+    try:
+        return np.asarray(cholesky(covariance + jitter * np.eye(len(covariance)), lower=True, check_finite=False))
+    except LinAlgError:  # many times slower, and never fails
+        values, vectors = np.linalg.eigh(covariance)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

@@ -5,7 +5,19 @@ import pytest
 from scipy.stats import kstest
 from scipy.stats import t as student_t
 
-from archopt.learning_curve import PRIOR_VARIANCE, predict_final
+from archopt.learning_curve import PRIOR_VARIANCE, FinalValue, FinalValueModel
+
+
+def predict_final(
+    curve: np.ndarray,
+    final: np.ndarray,
+    now: np.ndarray,
+    *,
+    diversity: np.ndarray | None = None,
+    diversity_now: np.ndarray | None = None,
+    log_scale: bool = False,
+) -> FinalValue:
+    return FinalValueModel(curve, final, diversity=diversity, log_scale=log_scale).predict(now, diversity_now)
 
 
 def _curves(rng: np.random.Generator, n: int, noise: float = 0.1) -> tuple[np.ndarray, np.ndarray]:

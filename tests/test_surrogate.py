@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
-from scipy.stats import chi2
+from scipy.special import softmax
+from scipy.stats import chi2, multivariate_normal
 
 from archopt import surrogate
 from archopt.surrogate import Observations, OptimumPrior, Posterior, Variances, fit_posterior, fit_variances
@@ -57,6 +58,40 @@ def test_one_configuration_alone_gives_the_conjugate_answer() -> None:
     mean = (scaled.sum() / (0.25 + surrogate.JITTER)) / precision
     assert posterior.mean[0] == pytest.approx(centre + scale * mean, rel=1e-6)
     assert posterior.sd[0] == pytest.approx(scale / math.sqrt(precision), rel=1e-6)
+
+
+def test_the_posterior_is_that_of_a_dense_gaussian_at_every_node() -> None:
+    u, levels, ordered = _space()
+    rng = np.random.default_rng(5)
+    index, replicate, value = rng.integers(len(u), size=30), rng.integers(4, size=30), rng.normal(size=30)
+    observed = Observations(index, value, replicate, rng.uniform(0.0, 0.2, 30))
+    variances = Variances(0.2, (0.1,) * len(ordered), (0.05,) * len(ordered), 0.02, 0.1, 0.3)
+    found = fit_posterior(u, levels, ordered, observed, PRIOR, variances)
+
+    scaled, scale, centre = surrogate._standardise(value)
+    parts = np.stack([*surrogate._shared_parts(u, levels, ordered), np.eye(len(u))])
+    shared = 1.0 + np.tensordot(variances.to_array()[:-2], parts, axes=1)
+    own_noise = 0.3 + observed.extra_variance / scale**2 + surrogate.JITTER
+    noise = 0.1 * (replicate[:, None] == replicate[None, :]) + np.diag(own_noise)
+    nodes, log_prior = surrogate._optimum_grid(PRIOR)
+    log_weights = []
+    for k, node in enumerate(nodes):
+        bowl = (u - node) ** 2
+        prior = shared + surrogate.CURVATURE_SD**2 * np.outer(bowl, bowl)
+        prior_mean = surrogate.CURVATURE_MEAN * bowl
+        seen = prior[np.ix_(index, index)] + noise
+        gain = np.linalg.solve(seen, prior[index]).T
+        log_weights.append(log_prior[k] + multivariate_normal(prior_mean[index], seen).logpdf(scaled))
+        mean, covariance = prior_mean + gain @ (scaled - prior_mean[index]), prior - gain @ prior[index]
+        np.testing.assert_allclose(found.means[k], centre + scale * mean, rtol=1e-8)
+        spread = found.node_spread[k]
+        np.testing.assert_allclose(
+            found.common_covariance + np.outer(spread, spread), scale**2 * covariance, rtol=1e-6, atol=1e-9
+        )
+    np.testing.assert_allclose(found.weights, softmax(log_weights), rtol=1e-8)
+    draws = found.sample(np.random.default_rng(0), 40_000)
+    np.testing.assert_allclose(draws.mean(axis=0), found.mean, atol=5 * found.sd.max() / 200)  # five standard errors
+    np.testing.assert_allclose(draws.std(axis=0), found.sd, rtol=0.03)
 
 
 def test_gradient_of_the_evidence_against_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,6 @@ def _study(
 ) -> "optuna.Study":
     import optuna
 
-    from archopt.pruners import HDIPruner
     from archopt.samplers import HeadAllocationSampler
 
     study = optuna.create_study(
@@ -81,7 +80,6 @@ def _study(
             family=cell.summary.family,
             seed=settings.seed,
         ),
-        pruner=HDIPruner(seed=settings.seed),
     )
     if SETTINGS_KEY not in study.user_attrs:
         study.set_user_attr(SETTINGS_KEY, identity)

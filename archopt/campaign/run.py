@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from threadpoolctl import threadpool_limits
+
 from archopt.campaign.budget import Budget, SpentTime
 from archopt.campaign.cell import Cell
 from archopt.campaign.comparison import N_SEEDS, caveats, compare, contenders, practices, was_cut
@@ -20,6 +22,7 @@ from archopt.campaign.storage import COMPARISON_KEY, SPENT_KEY
 from archopt.campaign.trials import TrialLoop
 from archopt.errors import CampaignFailed, StorageError
 from archopt.evaluation.workers import WorkerPool
+from archopt.pruners import HDIPruner
 from archopt.recommendation import Recommendation, recommend_from
 from archopt.report.progress import SearchProgress
 from archopt.search_space import ATTRIBUTES, TrialRecord, read_records
@@ -77,7 +80,11 @@ class _Run:
         """Trials, then the comparison."""
         settings, cell = self.settings, self.cell
         n_workers, n_threads = settings.workers_and_threads(cell.recipe.device)
-        with WorkerPool(cell.dataset, cell.recipe, n_workers=n_workers, n_threads=n_threads) as pool:
+        # linear algebra here must not take the cores from the workers
+        with (
+            threadpool_limits(1),
+            WorkerPool(cell.dataset, cell.recipe, n_workers=n_workers, n_threads=n_threads) as pool,
+        ):
             loop = TrialLoop(
                 study=self.study,
                 storage=self.storage,
@@ -95,6 +102,7 @@ class _Run:
                     n_workers=n_workers,
                 ),
                 spent=self.spent,
+                pruner=HDIPruner(seed=settings.seed),
                 certainty=Certainty(self._recommend, settings.confidence),
                 progress=self.progress,
             )

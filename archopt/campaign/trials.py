@@ -5,7 +5,8 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from archopt.campaign.budget import Budget, SpentTime, earlier_trial_seconds
@@ -16,13 +17,14 @@ from archopt.campaign.storage import HEARTBEAT_SECONDS, STOPPED_KEY, requeue_sta
 from archopt.errors import CampaignFailed, OptionError
 from archopt.evaluation import RungReport, TrialOutcome
 from archopt.evaluation.workers import Event, Failed, Finished, RungReached, WorkerPool
+from archopt.pruners import HDIPruner
 from archopt.report.progress import SearchProgress, SearchState
 from archopt.search_space import (
     ATTRIBUTES,
     INTERRUPTED,
     HeadParameter,
+    diversity_row,
     replicate,
-    report_diversity,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 MAX_FIRST_FAILURES = 12  # trials that may all fail before the search gives up
 SLOW_RUNGS = 2  # in a row: one slow reading on a busy machine must not bar an allocation
 POLL_SECONDS = 1.0
+COUNT_SECONDS = 1.0  # what other processes added is looked at so often
 
 TRACEBACK_KEY = "archopt:traceback"  # of an error that nobody expected, for a bug report
 MAX_TRACEBACK = 4000  # characters, the last ones: they name the error
@@ -39,9 +42,13 @@ MAX_TRACEBACK = 4000  # characters, the last ones: they name the error
 
 @dataclass
 class _Running:
+    """A trial in training. What it shows on its way is written once, at its end: every write costs a commit."""
+
     trial: "optuna.Trial"
+    shown: "optuna.trial.FrozenTrial"  # as the pruner sees it
     begun: float  # monotonic seconds
     rungs: list[list[float]] = field(default_factory=list)  # as `ATTRIBUTES.rungs` stores them
+    decisions: list[dict[str, Any]] = field(default_factory=list)  # as `ATTRIBUTES.pruner` stores them
     n_slow: int = 0  # rungs in a row with steps above the limit
     too_slow: float | None = None  # seconds a step, once that is established
 
@@ -51,6 +58,21 @@ class _Running:
         self.n_slow = self.n_slow + 1 if slow else 0
         if self.n_slow >= SLOW_RUNGS or (slow and last):
             self.too_slow = seconds_per_step
+
+    def note(self, report: RungReport) -> None:
+        """Keep what a rung shows."""
+        row = diversity_row(report.step, report.hdi, report.output_correlation)
+        self.shown.intermediate_values[report.step] = report.value
+        self.shown.user_attrs.setdefault(ATTRIBUTES.diversity, []).append(row)
+        self.rungs.append([report.step, report.train_seconds, report.n_seen])
+
+    def write(self) -> None:
+        """Put what was kept beside the trial."""
+        if self.rungs:
+            self.trial.set_user_attr(ATTRIBUTES.rungs, self.rungs)
+            self.trial.set_user_attr(ATTRIBUTES.diversity, self.shown.user_attrs[ATTRIBUTES.diversity])
+        if self.decisions:
+            self.trial.set_user_attr(ATTRIBUTES.pruner, self.decisions)
 
 
 @dataclass
@@ -66,6 +88,7 @@ class TrialLoop:
     budget: Budget
     spent: SpentTime
     certainty: Certainty
+    pruner: HDIPruner
     progress: SearchProgress
     _running: dict[int, _Running] = field(default_factory=dict)
     _full_seconds: list[float] = field(default_factory=list)
@@ -74,6 +97,7 @@ class TrialLoop:
     _warm_since: float = math.inf
     _n_earlier: int = 0
     _tally: Tally = field(default_factory=Tally)
+    _counted: float = -math.inf
 
     def run(self) -> str:
         """Search until an end is reached.
@@ -155,7 +179,8 @@ class TrialLoop:
     def _may_start(self) -> bool:
         if self.budget.n_trials is None:
             return True
-        self._count()  # other machines add to it too
+        if time.monotonic() - self._counted > COUNT_SECONDS:
+            self._count()  # other machines add to it too
         return self._tally.n_ended + len(self._running) < self.budget.n_trials
 
     def _start(self) -> None:
@@ -179,7 +204,8 @@ class TrialLoop:
             for _ in range(self.budget.n_replicates - 1):
                 self.study.enqueue_trial(trial.params)
         self.storage.record_heartbeat(trial._trial_id)
-        self._running[trial.number] = _Running(trial, time.monotonic())
+        shown = deepcopy(trial._cached_frozen_trial)  # public ways to it read the storage again
+        self._running[trial.number] = _Running(trial, shown, time.monotonic())
         self.pool.submit(trial.number, trial_spec(trial.params, split, replicate=number))
 
     def _on_rung(self, number: int, report: RungReport) -> None:
@@ -187,25 +213,31 @@ class TrialLoop:
         if running is None:
             return  # given up in the meantime
         trial = running.trial
-        running.rungs.append([report.step, report.train_seconds, report.n_seen])
-        report_diversity(trial, report.step, report.value, report.hdi, output_correlation=report.output_correlation)
+        trial.report(report.value, report.step)
+        running.note(report)
         last = report.step == self.n_steps
         running.note_speed(report.seconds_per_step, self.budget.max_seconds_per_step, last=last)
         # at the last rung there is nothing left to save: the value is known
-        self.pool.answer(number, stop=not last and (running.too_slow is not None or trial.should_prune()))
+        self.pool.answer(number, stop=not last and (running.too_slow is not None or self._prunes(running)))
+
+    def _prunes(self, running: _Running) -> bool:
+        decision = self.pruner.decide(self.study, running.shown)
+        running.decisions.append(asdict(decision))
+        return decision.prune
 
     def _on_finished(self, number: int, outcome: TrialOutcome) -> None:
         running = self._running.pop(number, None)
         if running is None:
             return
         trial = running.trial
+        running.write()
         trial.set_user_attr(ATTRIBUTES.seconds_per_step, outcome.seconds_per_step)
         trial.set_user_attr(ATTRIBUTES.attention, outcome.attention)
-        trial.set_user_attr(ATTRIBUTES.rungs, running.rungs)  # once: every write costs a commit
         if running.too_slow is not None:
             reason = f"{running.too_slow:.3g} s a step, above the limit of {self.budget.max_seconds_per_step:.3g}"
             self._fail(trial, reason, "infeasible")
         elif outcome.stopped:
+            trial.set_user_attr(ATTRIBUTES.reason, running.decisions[-1]["reason"])
             self.study.tell(trial, state=_state("PRUNED"), skip_if_finished=True)
         else:
             self.study.tell(trial, outcome.value, skip_if_finished=True)
@@ -219,6 +251,7 @@ class TrialLoop:
             return
         memory = "memory" in event.reason.lower()
         fault = {"failed": "infeasible" if memory else "diverged"}.get(event.fault, event.fault)
+        running.write()
         if event.traceback:
             running.trial.set_user_attr(TRACEBACK_KEY, event.traceback[-MAX_TRACEBACK:])
         self._fail(running.trial, event.reason, fault)
@@ -263,7 +296,7 @@ class TrialLoop:
             self.spent.record()
 
     def _count(self) -> None:
-        self._tally = count_trials(self.study)
+        self._tally, self._counted = count_trials(self.study), time.monotonic()
 
     def _reserve(self) -> float:
         return self.budget.reserve_seconds(self._full_seconds or self._earlier_seconds)

@@ -9,15 +9,16 @@ import numpy as np
 from optuna.pruners import BasePruner
 
 from archopt.errors import OptionError
+from archopt.final_values import FinalValues
 from archopt.search_space import (
     ATTRIBUTES,
     HeadParameter,
     TrialRecord,
     read_record,
     read_records,
+    recent_trials,
     recognise_head_parameter,
 )
-from archopt.study_model import predict_from_records
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -114,9 +115,13 @@ class HDIPruner(BasePruner):
         if trial.last_step is None:
             return False
         decision = self.decide(study, trial)
-        # Optuna's own pruners write through the storage too: a FrozenTrial has no public way, and holds an older copy
-        log = [*study._storage.get_trial(trial._trial_id).user_attrs.get(ATTRIBUTES.pruner, []), asdict(decision)]
+        before = trial.user_attrs.get(ATTRIBUTES.pruner)
+        if before is None and len(trial.intermediate_values) > 1:  # a copy that does not know of earlier decisions
+            before = study._storage.get_trial(trial._trial_id).user_attrs.get(ATTRIBUTES.pruner)
+        log = [*(before or []), asdict(decision)]
+        # Optuna's own pruners write through the storage too: a FrozenTrial has no public way
         study._storage.set_trial_user_attr(trial._trial_id, ATTRIBUTES.pruner, log)
+        trial.user_attrs[ATTRIBUTES.pruner] = log  # Trial shares this with the copies that it hands out
         if decision.prune:
             study._storage.set_trial_user_attr(trial._trial_id, ATTRIBUTES.reason, decision.reason)
         return decision.prune
@@ -129,11 +134,12 @@ class HDIPruner(BasePruner):
         value = trial.intermediate_values[step]
         if not math.isfinite(value):
             return Decision(step, True, f"the value at step {step} is {value}")
-        head = _head_of(study)
+        trials = recent_trials(study)
+        head = _head_of(study, trials)
         maximise = study.direction.name == "MAXIMIZE"
         sign = -1.0 if maximise else 1.0
         record = read_record(trial, head, maximise=maximise)
-        ended = [other for other in read_records(study, head) if other.number != trial.number]
+        ended = [other for other in read_records(study, head, trials) if other.number != trial.number]
         finished = [other for other in ended if other.value is not None and math.isfinite(other.value)]
         if len(finished) < self._n_min_trials:
             return Decision(step, False, f"{len(finished)} finished trials, {self._n_min_trials} needed")
@@ -141,7 +147,8 @@ class HDIPruner(BasePruner):
             return Decision(step, False, "one of the trials that always run to the end")
         incumbent, contenders = _incumbent(finished)
         steps = [at for at, _ in record.curve][-(self._patience + 1) :]
-        predictions = [predict_from_records(record, finished, at_step=at) for at in steps]
+        endings = FinalValues(finished)
+        predictions = [endings.predict(record, at_step=at) for at in steps]
         last = predictions[-1] if predictions else None
         if last is None:
             return Decision(step, False, f"too few finished trials reported at step {step}")
@@ -164,10 +171,10 @@ class HDIPruner(BasePruner):
         return Decision(step, True, reason, **seen)  # type: ignore[arg-type]
 
 
-def _head_of(study: "Study") -> HeadParameter:
+def _head_of(study: "Study", trials: "Sequence[FrozenTrial]") -> HeadParameter:
     """The study's head parameter; where none is recognised, trials are judged by their curves alone."""
     try:
-        return recognise_head_parameter(study)
+        return recognise_head_parameter(study, trials=trials)
     except OptionError:
         return HeadParameter()
 

@@ -14,7 +14,6 @@ from archopt.allocation import HeadAllocation
 from archopt.errors import OptionError
 from archopt.samplers.startup import startup_candidates
 from archopt.search_space import (
-    HEAD_PARAMETER_KEY,
     N_HEADS,
     WEIGHTING,
     Candidate,
@@ -22,6 +21,8 @@ from archopt.search_space import (
     SearchSpace,
     head_names,
     read_records,
+    recent_trials,
+    record_head_parameter,
     search_space_of,
 )
 from archopt.study_model import StudyModel, closed_form_prior, flat_prior, model_study, modelled_distributions
@@ -120,8 +121,8 @@ class HeadAllocationSampler(BaseSampler):
     def before_trial(self, study: "Study", trial: "FrozenTrial") -> None:
         """Leave a note in the study of what its head parameter is, for `archopt.recommend`."""
         known = self._head.d_model is not None or self._head.kind == "allocation"
-        if known and study.user_attrs.get(HEAD_PARAMETER_KEY) != self._head.to_dict():
-            study.set_user_attr(HEAD_PARAMETER_KEY, self._head.to_dict())
+        if known:
+            record_head_parameter(study, self._head)
         self._base_for(trial).before_trial(study, trial)
 
     def after_trial(
@@ -132,10 +133,12 @@ class HeadAllocationSampler(BaseSampler):
 
     def infer_relative_search_space(self, study: "Study", trial: "FrozenTrial") -> dict[str, "BaseDistribution"]:
         """What any earlier trial suggested and the model can enumerate, and what the base sampler takes besides."""
-        distributions = modelled_distributions(study.get_trials(deepcopy=False), self._head)
+        distributions = modelled_distributions(recent_trials(study), self._head)
         space = self._space(distributions)
-        base = self._base_for(trial).infer_relative_search_space(study, trial)
-        return {**base, **({} if space is None else {name: distributions[name] for name in space.names})}
+        mine = {} if space is None else {name: distributions[name] for name in space.names}
+        if self._base is None and mine and len(mine) == len(distributions):
+            return mine  # nothing is left for another sampler to infer, which reads every trial for it
+        return {**self._base_for(trial).infer_relative_search_space(study, trial), **mine}
 
     def sample_relative(
         self, study: "Study", trial: "FrozenTrial", search_space: dict[str, "BaseDistribution"]
@@ -172,9 +175,9 @@ class HeadAllocationSampler(BaseSampler):
     def _propose(self, study: "Study", trial: "FrozenTrial", space: SearchSpace) -> dict[str, Any]:
         rng = np.random.default_rng([self._seed, trial.number])
         prior = self._prior(space)
-        records = [record for record in read_records(study, self._head) if record.number != trial.number]
-        index = space.index
-        placed = [position for record in records if (position := space.position(record.params, index)) is not None]
+        trials = recent_trials(study)
+        records = [record for record in read_records(study, self._head, trials) if record.number != trial.number]
+        placed = [position for record in records if (position := space.position(record)) is not None]
         tried = {_split_and_weighting(space.candidates[position]) for position in placed}
         opening = startup_candidates(space, prior)
         first = [candidate for candidate in opening if _split_and_weighting(candidate) not in tried]
@@ -191,7 +194,7 @@ class HeadAllocationSampler(BaseSampler):
         """The candidate next in order of distance from the closed form."""
         centre = self._prior(space).log2_head_dim
         ranked = sorted(candidates, key=lambda c: (abs(np.log2(c.allocation.head_dim) - centre), c.allocation.n_heads))
-        tried = {self._head.allocation(t.params) for t in study.get_trials(deepcopy=False) if t.number != trial.number}
+        tried = {self._head.allocation(t.params) for t in recent_trials(study) if t.number != trial.number}
         untried = [candidate for candidate in ranked if candidate.allocation not in tried]
         return (untried or ranked)[0]
 

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from archopt.allocation import HeadAllocation
 from archopt.search_space.parameters import HeadParameter, canonical_params
-from archopt.search_space.records import params_key, value_key
+from archopt.search_space.records import TrialRecord, params_key, value_key
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -48,14 +49,16 @@ class SearchSpace:
     levels: npt.NDArray[np.float64]
     ordered: tuple[bool, ...]
 
-    @property
+    @cached_property
     def index(self) -> dict[tuple[tuple[str, str], ...], int]:
         """Position of each configuration by its key."""
         return {candidate.key: position for position, candidate in enumerate(self.candidates)}
 
-    def position(self, params: Mapping[str, Any], index: Mapping[tuple[tuple[str, str], ...], int]) -> int | None:
-        """Where canonical ``params`` stand in ``index`` (of this space), by the parameters that the space fixes."""
-        return index.get(params_key({name: params[name] for name in self.names if name in params}))
+    def position(self, record: TrialRecord) -> int | None:
+        """Where a trial's configuration stands, by the parameters that the space fixes; None where it does not."""
+        if len(record.params) == len(self.names):
+            return self.index.get(record.key)
+        return self.index.get(params_key({name: record.params[name] for name in self.names if name in record.params}))
 
 
 def search_space_of(distributions: Mapping[str, "BaseDistribution"], head: HeadParameter) -> SearchSpace | None:
@@ -64,6 +67,15 @@ def search_space_of(distributions: Mapping[str, "BaseDistribution"], head: HeadP
     Parameters are taken in while the product stays within `MAX_CANDIDATES`, those with the fewest levels first;
     continuous ones are never taken in. Pairs whose heads do not divide the width are left out.
     """
+    try:
+        return _enumerated(tuple(distributions.items()), head)
+    except TypeError:  # choices that cannot be hashed, which Optuna only warns of
+        return _enumerated.__wrapped__(tuple(distributions.items()), head)
+
+
+@lru_cache(maxsize=64)  # asked for at every proposal
+def _enumerated(items: "tuple[tuple[str, BaseDistribution], ...]", head: HeadParameter) -> SearchSpace | None:
+    distributions = dict(items)
     choices = {name: _levels(distribution) for name, distribution in distributions.items()}
     splits, names = _splits(choices, head)
     if not splits or len(splits) > MAX_CANDIDATES:

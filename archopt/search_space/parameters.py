@@ -1,8 +1,9 @@
 """Which Optuna parameter holds the heads, how it is read, and which configurations are the same thing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
+from weakref import WeakKeyDictionary
 
 from archopt.allocation import HeadAllocation, feasible_allocations
 from archopt.errors import AllocationError, OptionError
@@ -18,6 +19,9 @@ WEIGHT_DECAY = "weight_decay"
 WARMUP = "warmup"
 
 HEAD_PARAMETER_KEY = "archopt:head_parameter"  # study attribute, so that `recommend` reads what the sampler was told
+
+# What studies recorded, by storage and study: asked for at every proposal and report, and a query each time.
+_RECORDED: "WeakKeyDictionary[optuna.storages.BaseStorage, dict[int, HeadParameter]]" = WeakKeyDictionary()
 
 Kind = Literal["n_heads", "head_dim", "allocation"]
 KINDS: tuple[Kind, ...] = ("n_heads", "head_dim", "allocation")
@@ -90,20 +94,26 @@ class HeadParameter:
         return cls(stored["name"], stored["kind"], stored["d_model"])
 
 
-def recognise_head_parameter(study: "optuna.Study", d_model: int | str | None = None) -> HeadParameter:
+def recognise_head_parameter(
+    study: "optuna.Study",
+    d_model: int | str | None = None,
+    *,
+    trials: "Sequence[optuna.trial.FrozenTrial] | None" = None,
+) -> HeadParameter:
     """The study's head parameter: as its sampler recorded it, else by the names that are in use.
 
     Args:
         study: any Optuna study.
         d_model: D, or the parameter that holds it, where the study does not say.
+        trials: the study's, where the caller has just read them.
 
     Raises:
         OptionError: no parameter looks like heads, or D is not to be found.
     """
-    names = sorted({name for trial in study.get_trials(deepcopy=False) for name in trial.params})
-    stored = study.user_attrs.get(HEAD_PARAMETER_KEY)
-    if stored is not None:
-        known = HeadParameter.from_dict(stored)
+    trials = study.get_trials(deepcopy=False) if trials is None else trials
+    names = sorted({name for trial in trials for name in trial.params})
+    known = recorded_head_parameter(study)
+    if known is not None:
         d_model = known.d_model if d_model is None else d_model
         if not names or any(name == known.name or known.is_alias(name) for name in names):
             return HeadParameter(known.name, known.kind, d_model)
@@ -121,6 +131,24 @@ def recognise_head_parameter(study: "optuna.Study", d_model: int | str | None = 
         if d_model is None:
             raise OptionError(f"the study does not say how wide the model is: give d_model beside {name!r}")
     return HeadParameter(name, kind, d_model)
+
+
+def recorded_head_parameter(study: "optuna.Study") -> HeadParameter | None:
+    """What the study's sampler recorded; read from the storage until there is something to read."""
+    known = _RECORDED.setdefault(study._storage, {})
+    if study._study_id not in known:
+        stored = study.user_attrs.get(HEAD_PARAMETER_KEY)
+        if stored is None:
+            return None
+        known[study._study_id] = HeadParameter.from_dict(stored)
+    return known[study._study_id]
+
+
+def record_head_parameter(study: "optuna.Study", head: HeadParameter) -> None:
+    """Leave a note in the study of what its head parameter is."""
+    if recorded_head_parameter(study) != head:
+        study.set_user_attr(HEAD_PARAMETER_KEY, head.to_dict())
+        _RECORDED[study._storage][study._study_id] = head
 
 
 def head_names(names: Iterable[str]) -> list[str]:

@@ -1,13 +1,18 @@
 """What archopt writes beside a trial, and trials read back as plain records."""
 
 import math
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 from archopt.allocation import HeadAllocation
 from archopt.errors import OptionError
 from archopt.search_space.parameters import HeadParameter, canonical_params
+from archopt.theory.diversity import z_score_from_index
 
 if TYPE_CHECKING:
     import optuna
@@ -26,6 +31,14 @@ class Attributes:
     fault: str = "archopt:fault"  # "diverged" | "infeasible" | "killed" | "error" | "interrupted"
     pruner: str = "archopt:pruner"  # [decision, ...]
 
+
+# Records of ended trials by storage: read once, or every proposal would read the whole study again.
+_ENDED: "WeakKeyDictionary[optuna.storages.BaseStorage, dict[tuple[int, HeadParameter, bool], TrialRecord]]" = (
+    WeakKeyDictionary()
+)
+
+RECENT_SECONDS = 1.0
+_LAST_READ = threading.local()
 
 ATTRIBUTES = Attributes()
 INTERRUPTED = "interrupted"  # the fault of a trial that says nothing about its configuration
@@ -66,10 +79,22 @@ class TrialRecord:
     seconds_per_step: float | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def key(self) -> tuple[tuple[str, str], ...]:
         """Equal for two trials of the same configuration."""
         return params_key(self.params)
+
+    @cached_property
+    def diversity_z_scores(self) -> tuple[tuple[int, float], ...]:
+        """(step, z-score of HDI under random heads) by rising step; none for one head, NaN where it has none."""
+        split = self.allocation
+        if split is None or split.n_heads == 1:
+            return ()
+        width, n_heads, head_dim = split.d_model, split.n_heads, split.head_dim
+        return tuple(
+            (report.step, z_score_from_index(report.hdi, d_model=width, n_heads=n_heads, head_dim=head_dim))
+            for report in self.diversity
+        )
 
     @property
     def fault(self) -> str | None:
@@ -123,15 +148,44 @@ def read_record(trial: "optuna.trial.FrozenTrial", head: HeadParameter, *, maxim
     )
 
 
-def read_records(study: "optuna.Study", head: HeadParameter) -> list[TrialRecord]:
-    """Every trial, by number; ``allocation`` is None where a trial's parameters hold no split."""
+def recent_trials(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
+    """The study's trials as of this thread's last ``ask`` or ``tell``, or of a second ago: not to be changed.
+
+    A storage in a file takes milliseconds to read, and a trial would read it a dozen times.
+    """
+    trials = study._get_trials(deepcopy=False, use_cache=True)
+    if getattr(_LAST_READ, "trials", None) is trials and time.monotonic() - _LAST_READ.at > RECENT_SECONDS:
+        study._thread_local.cached_all_trials = None  # other processes may have finished some since
+        trials = study._get_trials(deepcopy=False, use_cache=True)
+    if getattr(_LAST_READ, "trials", None) is not trials:
+        _LAST_READ.trials, _LAST_READ.at = trials, time.monotonic()
+    return trials
+
+
+def read_records(
+    study: "optuna.Study", head: HeadParameter, trials: "Sequence[optuna.trial.FrozenTrial] | None" = None
+) -> list[TrialRecord]:
+    """Every trial, by number; ``allocation`` is None where a trial's parameters hold no split.
+
+    Args:
+        trials: the study's, where the caller has just read them: a storage in a file takes its time.
+    """
     import optuna
 
     maximise = study.directions[0] == optuna.study.StudyDirection.MAXIMIZE
-    trials = study.get_trials(deepcopy=False)
+    trials = study.get_trials(deepcopy=False) if trials is None else trials
     # a trial that died with its process and was queued again says nothing about its configuration
     retried = {number for trial in trials for number in trial.system_attrs.get("retry_history", ())}
-    records = [read_record(trial, head, maximise=maximise) for trial in trials]
+    known = _ENDED.setdefault(study._storage, {})
+    records = []
+    for trial in trials:
+        key = (trial._trial_id, head, maximise)
+        record = known.get(key)
+        if record is None:
+            record = read_record(trial, head, maximise=maximise)
+            if trial.state.is_finished():  # nothing about it changes any more
+                known[key] = record
+        records.append(record)
     return [
         replace(record, attributes={**record.attributes, ATTRIBUTES.fault: INTERRUPTED})
         if record.number in retried
@@ -161,9 +215,14 @@ def record_diversity(trial: "optuna.Trial", step: int, hdi: float, *, output_cor
     hdi = float(hdi)
     if math.isfinite(hdi) and not -1e-6 <= hdi <= 1 + 1e-6:
         raise OptionError(f"hdi must be between 0 and 1 (or NaN for one head) but got {hdi}")
-    row = [whole, _or_none(hdi), _or_none(output_correlation)]
+    row = diversity_row(whole, hdi, output_correlation)
     before = [old for old in trial.user_attrs.get(ATTRIBUTES.diversity, []) if old[0] != whole]
     trial.set_user_attr(ATTRIBUTES.diversity, sorted([*before, row], key=lambda stored: stored[0]))
+
+
+def diversity_row(step: int, hdi: float, output_correlation: float | None) -> list[Any]:
+    """What `ATTRIBUTES.diversity` holds for one report."""
+    return [step, _or_none(hdi), _or_none(output_correlation)]
 
 
 def report_diversity(

@@ -11,8 +11,8 @@ from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from archopt.search_space.parameters import HEAD_PARAMETER_KEY, HeadParameter, canonical_params
-from archopt.search_space.records import ATTRIBUTES, INTERRUPTED, params_key
+from archopt.search_space.parameters import HeadParameter, canonical_params, recorded_head_parameter
+from archopt.search_space.records import ATTRIBUTES, INTERRUPTED, params_key, read_records
 
 if TYPE_CHECKING:
     import optuna
@@ -29,13 +29,16 @@ def replicate(trial: "optuna.Trial") -> int:
     processes. Call it after the last ``suggest``. The number is kept with the trial, and the surrogate models what
     equal replicates have in common. A trial that was interrupted gives its number back.
     """
-    head = _head_of(trial.study)
+    head = recorded_head_parameter(trial.study) or HeadParameter()
     mine = _configuration(trial.params, head)
     # that of an earlier call, or of an earlier life: a trial that is queued again brings its number along
     claim: int | None = trial.user_attrs.get(ATTRIBUTES.replicate)
     while True:
         trials = trial.study.get_trials(deepcopy=False)
         others = [other for other in trials if other.number != trial.number]
+        ended = {
+            record.number: record.key for record in read_records(trial.study, head, trials) if record.state != "running"
+        }
         if any(other.number < trial.number and _may_yet_claim(other) for other in others):
             time.sleep(_POLL_SECONDS)
             continue
@@ -46,7 +49,7 @@ def replicate(trial: "optuna.Trial") -> int:
             if ATTRIBUTES.replicate in other.user_attrs
             and other.user_attrs.get(ATTRIBUTES.fault) != INTERRUPTED
             and other.number not in lost
-            and _configuration(other.system_attrs.get("fixed_params", {}) | other.params, head) == mine
+            and (ended.get(other.number) or _planned(other, head)) == mine
         }
         if claim is not None and all(taken[number] != claim for number in taken if number < trial.number):
             return claim
@@ -61,10 +64,9 @@ def _may_yet_claim(other: "FrozenTrial") -> bool:
     return abs((datetime.now() - other.datetime_start).total_seconds()) < CLAIM_SECONDS
 
 
+def _planned(other: "FrozenTrial", head: HeadParameter) -> tuple[tuple[str, str], ...]:
+    return _configuration(other.system_attrs.get("fixed_params", {}) | other.params, head)
+
+
 def _configuration(params: Mapping[str, Any], head: HeadParameter) -> tuple[tuple[str, str], ...]:
     return params_key(canonical_params(params, head.allocation(params)))
-
-
-def _head_of(study: "optuna.Study") -> HeadParameter:
-    stored = study.user_attrs.get(HEAD_PARAMETER_KEY)
-    return HeadParameter() if stored is None else HeadParameter.from_dict(stored)

@@ -21,11 +21,13 @@ from archopt.search_space import ATTRIBUTES
     ],
 )
 def test_too_slow_is_established_not_glimpsed(rungs: list[float], found: float | None) -> None:
-    running = _Running(optuna.create_study().ask(), begun=0.0)
+    trial = optuna.create_study().ask()
+    running = _Running(trial, trial._cached_frozen_trial, begun=0.0)
     for index, seconds in enumerate(rungs):
         running.note_speed(seconds, 0.1, last=index == 3)
     assert running.too_slow == found
-    running = _Running(optuna.create_study().ask(), begun=0.0)
+    trial = optuna.create_study().ask()
+    running = _Running(trial, trial._cached_frozen_trial, begun=0.0)
     for index, seconds in enumerate(rungs):
         running.note_speed(seconds, None, last=index == 3)
     assert running.too_slow is None

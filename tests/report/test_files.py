@@ -66,7 +66,9 @@ def test_trials_read_back(tmp_path, rows):
 def test_no_trials_are_a_header_and_further_keys_are_further_columns(tmp_path):
     write_csv(tmp_path / "none.csv", [], TRIAL_COLUMNS)
     assert (tmp_path / "none.csv").read_text() == ",".join(TRIAL_COLUMNS) + "\n"
-    write_csv(tmp_path / "more.csv", [{"number": 0, "attention": "sdpa"}, {"number": 1, "reason": 'a,\n"b"'}], TRIAL_COLUMNS)
+    write_csv(
+        tmp_path / "more.csv", [{"number": 0, "attention": "sdpa"}, {"number": 1, "reason": 'a,\n"b"'}], TRIAL_COLUMNS
+    )
     with open(tmp_path / "more.csv", newline="", encoding="utf-8") as stream:
         read = list(csv.DictReader(stream))
     assert [line["attention"] for line in read] == ["sdpa", ""]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from archopt.search_space import HeadParameter, canonical_params, search_space_of
+from archopt.search_space import HeadParameter, TrialRecord, canonical_params, search_space_of
 from archopt.search_space.candidates import MAX_CANDIDATES
 
 OURS = {
@@ -17,6 +17,10 @@ OURS = {
     "decorrelation": CategoricalDistribution([0.0, 0.1]),
     "learning_rate": CategoricalDistribution([0.001, 0.01]),
 }
+
+
+def _record(params: dict[str, object]) -> TrialRecord:
+    return TrialRecord(number=0, state="complete", params=params, allocation=None, value=0.0)
 
 
 def test_duplicates_are_one_configuration() -> None:
@@ -94,7 +98,7 @@ def test_every_trial_finds_its_configuration(
     assert space is not None
     params: dict[str, object] = {"n_heads": n_heads, "weighting": weighting}
     params |= {"decorrelation": decorrelation, "learning_rate": learning_rate}
-    position = space.position(canonical_params(params, head.allocation(params)), space.index)
+    position = space.position(_record(canonical_params(params, head.allocation(params))))
     assert position is not None
     assert space.candidates[position].allocation == head.allocation(params)
 
@@ -105,5 +109,9 @@ def test_stepped_floats_match_whatever_their_rounding() -> None:
         HeadParameter(d_model=8),
     )
     assert space is not None
-    assert space.position({"n_heads": 2, "dropout": 0.3}, space.index) is not None
-    assert space.position({"n_heads": 2, "dropout": 0.1 + 0.2}, space.index) is not None
+    for dropout in (0.3, 0.1 + 0.2):
+        assert space.position(_record({"n_heads": 2, "dropout": dropout})) is not None
+        # what the space does not fix does not matter
+        assert space.position(_record({"n_heads": 2, "dropout": dropout, "momentum": 0.9})) is not None
+    assert space.position(_record({"n_heads": 2, "momentum": 0.9})) is None
+    assert space.position(_record({"n_heads": 2})) is None
