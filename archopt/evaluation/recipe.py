@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from archopt.allocation import HeadAllocation
 from archopt.errors import OptionError
 from archopt.evaluation.trial import METRICS, Recipe, check_warmup
+from archopt.models.cost import decoder_parameters, nadaraya_watson_parameters
 
 if TYPE_CHECKING:
     from archopt.data.dataset import Dataset
@@ -22,7 +24,6 @@ _TABLE_STEPS, _TABLE_BATCH = 300, 64
 # (Friedman-1, n = 5,000: rmse 0.222 sd with 256, 0.210 with 1,024, noise 0.200).
 _TABLE_CONTEXT_MIN, _TABLE_CONTEXT_MAX = 256, 1024
 _TEXT_STEPS, _TEXT_BATCH, _TEXT_CONTEXT, _TEXT_LAYERS = 400, 8, 64, 2
-_VOCABULARY = 256
 _MAX_SCORED_ROWS, _MAX_SCORED_BYTES = 1_000, 2**14  # five scores cost less than the training between them
 
 # A table is passed over many times. With 1.0 digits keep their log-loss over a factor of 30 in the learning rate
@@ -97,18 +98,14 @@ def default_recipe(
     )
 
 
-def n_parameters(dataset: Dataset, d_model: int) -> int:
-    """Trainable numbers of the model that ``default_recipe`` trains, without the at most 2 H of heads' scalars."""
-    if dataset.kind == "text":
-        # q, k, v, W_O and an MLP of 8 D^2 per block, two norms and two biases; embeddings, last norm, output
-        per_block = 12 * d_model**2 + 9 * d_model
-        return _TEXT_LAYERS * per_block + (2 * _VOCABULARY + _TEXT_CONTEXT + 2) * d_model
-    return 2 * d_model**2 + (2 * dataset.n_features + 2) * d_model  # embedding and keys; linear, hidden, biases
-
-
 def _refuse_too_wide(dataset: Dataset, d_model: int) -> None:
     def state_bytes(width: int) -> int:
-        return _BYTES_PER_PARAMETER * n_parameters(dataset, width)
+        one_head = HeadAllocation(1, width)  # H adds at most 2 H numbers
+        if dataset.kind == "text":
+            n_parameters = decoder_parameters(one_head, n_layers=_TEXT_LAYERS, context_length=_TEXT_CONTEXT)
+        else:
+            n_parameters = nadaraya_watson_parameters(dataset.n_features, one_head)
+        return _BYTES_PER_PARAMETER * n_parameters
 
     if state_bytes(d_model) <= MAX_STATE_BYTES:
         return

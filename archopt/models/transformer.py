@@ -11,11 +11,9 @@ from torch import Tensor, nn
 
 from archopt.allocation import HeadAllocation
 from archopt.models.attention import attention
+from archopt.models.cost import VOCABULARY
 from archopt.models.head_weighting import HeadWeighting
 from archopt.models.projections import initial_heads, mean_overlap
-
-VOCABULARY = 256
-"""Bytes: no tokenizer to fetch, any file is a text."""
 
 _EMBEDDING_SD = 0.1  # below the blocks' unit-variance inputs, which the first norm restores anyway
 

@@ -7,8 +7,13 @@ from archopt.campaign.budget import Budget, SpentTime
 from archopt.campaign.stopping import Certainty, count_trials
 from archopt.campaign.trials import TRACEBACK_KEY, TrialLoop, _Running
 from archopt.evaluation.workers import Failed
+from archopt.pruners import HDIPruner
 from archopt.report.progress import SearchProgress
 from archopt.search_space import ATTRIBUTES
+
+
+def _running(trial: optuna.Trial) -> _Running:
+    return _Running(trial, trial._cached_frozen_trial, begun=0.0)
 
 
 @pytest.mark.parametrize(
@@ -21,13 +26,11 @@ from archopt.search_space import ATTRIBUTES
     ],
 )
 def test_too_slow_is_established_not_glimpsed(rungs: list[float], found: float | None) -> None:
-    trial = optuna.create_study().ask()
-    running = _Running(trial, trial._cached_frozen_trial, begun=0.0)
+    running = _running(optuna.create_study().ask())
     for index, seconds in enumerate(rungs):
         running.note_speed(seconds, 0.1, last=index == 3)
     assert running.too_slow == found
-    trial = optuna.create_study().ask()
-    running = _Running(trial, trial._cached_frozen_trial, begun=0.0)
+    running = _running(optuna.create_study().ask())
     for index, seconds in enumerate(rungs):
         running.note_speed(seconds, None, last=index == 3)
     assert running.too_slow is None
@@ -45,17 +48,18 @@ def test_an_unexpected_error_keeps_its_traceback_and_a_stale_trial_is_let_go() -
         budget=Budget(10, None, 1, None, 3, 1),
         spent=SpentTime(study, 0.0, 0.0),
         certainty=Certainty(lambda: None, 0.9),
+        pruner=HDIPruner(seed=0),
         progress=SearchProgress(quiet=True),
     )
     event = Failed(0, "ValueError: boom", "error", "Traceback (most recent call last):\nValueError: boom")
-    loop._running[0] = _Running(study.ask(), begun=0.0)
+    loop._running[0] = _running(study.ask())
     loop._on_event(event)
     (trial,) = study.trials
     assert trial.user_attrs[TRACEBACK_KEY].endswith("ValueError: boom")
     assert trial.user_attrs[ATTRIBUTES.fault] == "error"
 
     # the next one was failed by another process, which leaves no fault on record
-    loop._running[1] = _Running(study.ask(), begun=0.0)
+    loop._running[1] = _running(study.ask())
     study._storage.set_trial_state_values(loop._running[1].trial._trial_id, optuna.trial.TrialState.FAIL)
     loop._on_event(Failed(1, "the worker process was killed", "killed"))
     assert loop._running == {}
