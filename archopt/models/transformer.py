@@ -48,29 +48,32 @@ class MultiHeadSelfAttention(nn.Module):
         self.weighting = HeadWeighting(weighting, n_heads)
 
     def heads(self, x: Tensor) -> Tensor:
-        """Each head's weighted output for x (batch, length, D): (batch, H, length, d_k), scaled by H * alpha_h."""
+        """Each head's output for x (batch, length, D), before its weight: (batch, H, length, d_k)."""
         batch, length, d_model = x.shape
         n_heads, _, head_dim = self.key_weight.shape
         stacked = torch.stack([self.query_weight, self.key_weight, self.value_weight])  # (3, H, D, d_k)
         side_by_side = stacked.permute(2, 0, 1, 3).reshape(d_model, 3 * n_heads * head_dim)
         projected = (x @ side_by_side).view(batch, length, 3, n_heads, head_dim)
         query, key, value = projected.permute(2, 0, 3, 1, 4)
-        output = attention(query, key, value, scale=head_dim**-0.5, causal=True, kernel=self.attention_kernel)
+        return attention(query, key, value, scale=head_dim**-0.5, causal=True, kernel=self.attention_kernel)
+
+    def weighted_output(self) -> Tensor:
+        """W_O with each head's rows scaled by H * alpha_h, (H, d_k, D): cheaper than scaling every output."""
         weights: Tensor = self.weighting()
-        return output * (n_heads * weights)[:, None, None]
+        return self.output_weight * (len(weights) * weights)[:, None, None]
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, length, D) to the same shape."""
         merged = self.heads(x).transpose(1, 2).reshape(x.shape)
-        return merged @ self.output_weight.reshape(x.shape[-1], x.shape[-1])
+        return merged @ self.weighted_output().reshape(x.shape[-1], x.shape[-1])
 
     def contributions(self, x: Tensor) -> Tensor:
-        """What each head adds to the residual stream, its output times its rows of W_O: (H, batch * length, D).
+        """What each head adds to the residual stream, its output times its weighted rows of W_O: (H, batch * length, D).
 
         Only there do heads share a space, so only there can their outputs be correlated.
         """
         heads = self.heads(x).transpose(0, 1).flatten(1, 2)
-        return heads @ self.output_weight
+        return heads @ self.weighted_output()
 
 
 class Block(nn.Module):
@@ -108,8 +111,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, length, D) to the same shape."""
         x = x + self.attention(self.attention_norm(x))
-        hidden = F.gelu(self.mlp_norm(x) @ self.up_weight + self.up_bias)
-        return x + hidden @ self.down_weight + self.down_bias
+        # through F.linear, which adds the bias inside the product
+        hidden = F.gelu(F.linear(self.mlp_norm(x), self.up_weight.T, self.up_bias))
+        return x + F.linear(hidden, self.down_weight.T, self.down_bias)
 
 
 class ByteDecoder(nn.Module):

@@ -63,8 +63,10 @@ def test_a_weighting_scales_each_head_by_h_alpha():
     allocation = HeadAllocation(4, 3)
     x = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(5))
     factor = torch.tensor(4 * head_weights("fibonacci", 4), dtype=torch.float32)[:, None, None]
-    uniform, weighted = _attention(allocation).heads(x), _attention(allocation, "fibonacci").heads(x)
-    torch.testing.assert_close(weighted, uniform * factor)
+    uniform, weighted = _attention(allocation), _attention(allocation, "fibonacci")
+    torch.testing.assert_close(weighted.contributions(x), uniform.contributions(x) * factor)
+    merged = (uniform.heads(x) * factor).transpose(1, 2).reshape(2, 5, 12)
+    torch.testing.assert_close(weighted(x), merged @ uniform.output_weight.reshape(12, 12))
 
 
 def test_contributions_sum_to_the_output():
