@@ -79,9 +79,9 @@ def search(
         storage: Optuna storage URL; a SQLite file in the output folder by default.
         name: of the campaign; from the data and the width by default.
         device: "cpu", "cuda", or "auto".
-        attention: kernel: "sdpa", "xformers", "explicit", or "auto".
-        precision: "float32", or "bfloat16" for the products inside the models; worth it where the device has units
-            for it, at the price of some noise.
+        attention: kernel: "sdpa", "xformers", "blocked", "explicit", or "auto".
+        precision: of the products inside a text's models: "float32", or "bfloat16", which pays on wide models where
+            the device has units for it.
         out: output folder; archopt-results/NAME by default.
         confidence: of the confidence set, and at which the search calls itself certain.
         quiet: no progress on standard error.

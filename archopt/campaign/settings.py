@@ -13,6 +13,7 @@ from archopt.allocation import HeadAllocation, feasible_allocations
 from archopt.campaign.storage import masked
 from archopt.errors import OptionError
 from archopt.evaluation import (
+    ATTENTION_KERNELS,
     METRICS,
     PRECISIONS,
     WEIGHTINGS,
@@ -108,7 +109,7 @@ class Settings:
             _positive(name, getattr(self, name))
         _one_of("task", self.task, ("auto", "regression", "classification"))
         _one_of("device", self.device, ("auto", "cpu", "cuda"))
-        _one_of("attention", self.attention, ("auto", "sdpa", "xformers", "explicit"))
+        _one_of("attention", self.attention, ATTENTION_KERNELS)
         _one_of("precision", self.precision, PRECISIONS)
         if self.metric is not None:
             _one_of("metric", self.metric, [metric for metrics in METRICS.values() for metric in metrics])

@@ -89,8 +89,8 @@ def search_command(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Of the campaign [from DATA and D].")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
-    attention: Annotated[str, typer.Option(help="Kernel: sdpa, xformers, explicit or auto.")] = "auto",
-    precision: Annotated[str, typer.Option(help="Of the models' products: float32 or bfloat16.")] = "float32",
+    attention: Annotated[str, typer.Option(help="Kernel: sdpa, xformers, blocked, explicit or auto.")] = "auto",
+    precision: Annotated[str, typer.Option(help="Of a text model's products: float32 or bfloat16.")] = "float32",
     out: Annotated[str | None, typer.Option(help="Output folder [archopt-results/NAME].", metavar="FOLDER")] = None,
     confidence: Annotated[
         float, typer.Option(parser=real_number, help="Of the set of allocations that are not told apart.")

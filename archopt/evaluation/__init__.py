@@ -5,6 +5,7 @@ Importing this package loads no torch: ``archopt.evaluation.training`` and the w
 
 from archopt.evaluation.recipe import default_recipe
 from archopt.evaluation.trial import (
+    ATTENTION_KERNELS,
     METRICS,
     PRECISIONS,
     WEIGHTINGS,
@@ -18,6 +19,7 @@ from archopt.evaluation.trial import (
 )
 
 __all__ = [
+    "ATTENTION_KERNELS",
     "METRICS",
     "PRECISIONS",
     "WEIGHTINGS",

@@ -51,12 +51,12 @@ def default_recipe(
         d_model: D, the width of every configuration.
         metric: one of ``METRICS`` for the data set's task; None takes the first.
         device: "cpu" or "cuda".
-        attention: "auto", "sdpa", "xformers" or "explicit".
+        attention: "auto", "sdpa", "xformers", "blocked" or "explicit".
         seed: root of all random streams.
         n_steps: optimiser steps; None takes 300 (tables) or 400 (text).
         weight_decay: AdamW's, on matrices; None takes 1 (tables) or 0.1 (text).
         warmup: share of the steps with a rising learning rate; None takes a twentieth.
-        precision: "float32" or "bfloat16".
+        precision: "float32", or "bfloat16" for texts: a table's distances lose their small differences in it.
 
     Raises:
         OptionError: an unknown metric, xformers on a CPU, a width whose training state would exceed 4 GB
@@ -75,6 +75,8 @@ def default_recipe(
         n_steps = _TEXT_STEPS if text else _TABLE_STEPS
     if n_steps < 1:
         raise OptionError(f"n_steps must be at least 1 but got {n_steps!r}")
+    if precision == "bfloat16" and not text:
+        raise OptionError("precision bfloat16 is for texts: a table's distances need float32, so use precision float32")
     if weight_decay is None:
         weight_decay = _TEXT_WEIGHT_DECAY if text else _TABLE_WEIGHT_DECAY
     if warmup is not None:

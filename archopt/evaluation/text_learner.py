@@ -47,14 +47,16 @@ def text_learner(dataset: TextDataset, spec: TrialSpec, recipe: Recipe) -> Learn
     def loss(step: int) -> Tensor:
         starts = torch.randint(len(train) - length, (recipe.batch_size,), generator=stream)
         bytes_read, next_bytes = _windows(train, starts, length, recipe.device)
-        return next_byte_loss(model(bytes_read), next_bytes)
+        with _precision(recipe):
+            logits = model(bytes_read)
+        return next_byte_loss(logits.float(), next_bytes)
 
     def score(split: str) -> Score:
         return _score(model, recipe, dataset.valid if split == "valid" else dataset.test, length)
 
     kernel = choose_kernel(
         recipe.device,
-        torch.float32,
+        torch.bfloat16 if recipe.precision == "bfloat16" else torch.float32,
         spec.allocation.head_dim,
         n_scores=recipe.batch_size * spec.allocation.n_heads * length**2,
         causal=True,
@@ -72,12 +74,19 @@ def _score(model: ByteDecoder, recipe: Recipe, split: NDArray[np.uint8], length:
     total = 0.0
     for chunk in torch.split(starts, _WINDOWS_PER_CHUNK):
         bytes_read, next_bytes = _windows(split, chunk, length, recipe.device)
-        total += float(next_byte_loss(model(bytes_read), next_bytes)) * len(chunk)
+        with _precision(recipe):
+            logits = model(bytes_read)
+        total += float(next_byte_loss(logits.float(), next_bytes)) * len(chunk)
     nats = total / len(starts)
     observed, _ = _windows(split, starts[: max(1, _OBSERVED_BYTES // length)], length, recipe.device)
     contributions = tuple(layer.cpu() for layer in model.head_contributions(observed))
     value = nats / log(2) if recipe.metric == "bits_per_byte" else nats
     return Score(value=value, head_outputs=contributions, effective_neighbours=None)
+
+
+def _precision(recipe: Recipe) -> torch.autocast:
+    """Products in the recipe's precision; parameters and losses stay in float32."""
+    return torch.autocast(recipe.device, dtype=torch.bfloat16, enabled=recipe.precision == "bfloat16")
 
 
 def score_starts(n_bytes: int, length: int, max_scored: int) -> Tensor:

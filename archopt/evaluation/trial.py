@@ -22,6 +22,7 @@ METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 WEIGHTINGS = ("uniform", "geometric", "fibonacci", "learned")
 PRECISIONS = ("float32", "bfloat16")
+ATTENTION_KERNELS = ("auto", "sdpa", "xformers", "blocked", "explicit")
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Recipe:
         warmup_steps: steps of linear warm-up, then a cosine down to a tenth; a trial may have its own.
         weight_decay: AdamW's, on matrices only; a trial may have its own.
         kernel: "gaussian" or "exponential" (tables).
-        attention: "auto", "sdpa", "xformers" or "explicit".
+        attention: one of ``ATTENTION_KERNELS``.
         device: "cpu" or "cuda".
         seed: root of all random streams.
         max_scored: validation or test rows (tables) or bytes (text) that are scored, at most, the same for all.
@@ -145,7 +146,7 @@ class Recipe:
         for name, allowed in (
             ("metric", known),
             ("kernel", ["gaussian", "exponential"]),
-            ("attention", ["auto", "sdpa", "xformers", "explicit"]),
+            ("attention", list(ATTENTION_KERNELS)),
             ("device", ["cpu", "cuda"]),
             ("precision", list(PRECISIONS)),
         ):
@@ -196,7 +197,7 @@ class TrialOutcome:
         seconds_per_step: median wall time of a training step.
         n_steps: optimiser steps done.
         stopped: whether the caller stopped it at a rung.
-        attention: the kernel that trained, "xformers", "sdpa" or "explicit".
+        attention: the kernel that trained, "xformers", "sdpa", "blocked" or "explicit".
         n_parameters: trainable numbers in the model.
         effective_neighbours: mean of 1 / sum of squared weights over heads and fixed validation rows; None for text.
     """

@@ -68,9 +68,12 @@ class MultiHeadSelfAttention(nn.Module):
         return merged @ self.weighted_output().reshape(x.shape[-1], x.shape[-1])
 
     def contributions(self, x: Tensor) -> Tensor:
-        """What each head adds to the residual stream, its output times its weighted rows of W_O: (H, batch * length, D).
+        """What each head adds to the residual stream, its output times its weighted rows of W_O.
 
         Only there do heads share a space, so only there can their outputs be correlated.
+
+        Returns:
+            shape (H, batch * length, D).
         """
         heads = self.heads(x).transpose(0, 1).flatten(1, 2)
         return heads @ self.weighted_output()

@@ -58,9 +58,7 @@ def _flops(run):
 def test_parameters_are_those_of_the_models(allocation, weighting):
     for n_layers, context_length in ((1, 8), (3, 5)):
         model = _decoder(allocation, n_layers=n_layers, context_length=context_length, weighting=weighting)
-        expected = decoder_parameters(
-            allocation, n_layers=n_layers, context_length=context_length, weighting=weighting
-        )
+        expected = decoder_parameters(allocation, n_layers=n_layers, context_length=context_length, weighting=weighting)
         assert _size(model) == expected
     for n_outputs in (1, 4):
         model = _estimator(allocation, n_outputs=n_outputs, weighting=weighting)

@@ -1,18 +1,25 @@
-"""Scaled dot-product attention with the kernel chosen by device and shape.
+"""Scaled dot-product attention with the kernel chosen by device, shape and threads.
 
-Which kernel is fastest depends on the shape, and none wins everywhere. Forward + backward in milliseconds,
-one thread of an EPYC 9004 core, torch 2.13, fp32 (explicit / sdpa with widths padded, so that its flash kernel runs):
+Which kernel is fastest depends on the shape, and none wins everywhere. Forward + backward in milliseconds, fp32, keys
+and queries with gradients, values without; medians of 5 on an EPYC 9004 with AVX-512, torch 2.13.0:
 
-    64 queries x 512 keys, 1 head of 48          0.4 /   0.5      self, causal, 8 x 64, 1 head of 64      0.6 /  0.6
-    64 x 512, 48 heads of 1                       10 /   17       self, causal, 8 x 128, 16 heads of 4    15  /  13
-    256 x 1,024, 8 heads of 6                     13 /   23       self, causal, 8 x 128, 64 heads of 1   112  /  19
-    256 x 1,024, 48 heads of 1                   154 /  106       self, causal, 16 x 128, 32 heads of 4  126  /  53
-    256 x 16,384, 1 head of 32                    54 /   61
-    256 x 16,384, 16 heads of 3                  972 /  616
+                                   one thread                  two threads
+    queries x keys, heads    explicit   sdpa  blocked    explicit   sdpa  blocked
+    256 x 16,384,  1 of 32         50     41       27          32     30       22
+    256 x 16,384,  4 of 8         223    154       56         127     85       56
+    256 x 16,384, 16 of 2         821    494      191         465    278      187
+    64 x 4,096,    8 of 6          29     21       12         7.8     13       11
+    64 x 4,096,    1 of 48        2.9    3.8      4.4         2.0    2.7      3.2
+    64 x 1,024,   32 of 3          28     19       12         7.4     11       12
+    64 x 1,024,    8 of 12        3.9    4.2      4.1         2.1    2.6      4.0
+    causal, batch 8 x 64,   4 of 16   1.1  0.9    1.5         0.8    0.9      1.3
+    causal, batch 8 x 64,  64 of 1     33  6.0     10         9.8    3.3       10
+    causal, batch 16 x 128, 4 of 32    11  9.3     13         6.4    5.9       12
 
-Hence the rule of ``choose_kernel`` on a CPU: causal or with many scores "sdpa", otherwise "explicit".
+Hence the rule of ``choose_kernel`` on a CPU. (sdpa with widths padded to one, so that its flash kernel runs.)
 """
 
+import warnings
 from functools import cache
 from importlib.util import find_spec
 
@@ -21,11 +28,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from archopt.errors import OptionError
+from archopt.models.attention.blocked import blocked_attention
 
-KERNELS = ("auto", "xformers", "sdpa", "explicit", "reference")
+KERNELS = ("auto", "xformers", "sdpa", "blocked", "explicit", "reference")
 
-# Below this many scores (16 MiB in fp32) the explicit kernel's passes over them stay cheap: see the figures above.
-_EXPLICIT_MAX_SCORES = 2**22
+# Below so many scores a pass over them is cheap, and blocks are not worth their overhead: see the figures above.
+_MIN_BLOCKED_SCORES, _MIN_BLOCKED_SCORES_THREADED = 2**20, 2**22
 
 
 def attention(
@@ -45,8 +53,10 @@ def attention(
         shape (batch, heads, length, value_width).
 
     Raises:
-        OptionError: an unknown kernel, one that this device or dtype has not, or causal with unequal lengths.
+        OptionError: an unknown kernel, one that this device or dtype has not, causal with unequal lengths, or no keys.
     """
+    if key.shape[-2] == 0:
+        raise OptionError("attention needs at least one key but got none: there is nothing to average")
     if causal and query.shape[-2] != key.shape[-2]:
         raise OptionError(f"causal needs as many queries as keys but got {query.shape[-2]} and {key.shape[-2]}")
     n_scores = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
@@ -58,6 +68,8 @@ def attention(
         return exact.to(value.dtype)
     if chosen == "explicit":
         return _explicit(query, key, value, scale, causal)
+    if chosen == "blocked":
+        return blocked_attention(query, key, value, scale, causal)
     if chosen == "sdpa":
         return _sdpa(query, key, value, scale, causal)
     return _xformers(query, key, value, scale, causal)
@@ -68,8 +80,9 @@ def choose_kernel(
 ) -> str:
     """The kernel that ``attention`` runs.
 
-    On CUDA "auto" takes xformers where it loads and knows the dtype, else sdpa; on a CPU sdpa for causal
-    attention and for more than 4,194,304 scores, explicit otherwise (measured, see the module).
+    On CUDA "auto" takes xformers where it loads and knows the card and the dtype, else sdpa. On a CPU it takes sdpa for
+    causal attention and half precision; else blocked from 1,048,576 scores on (4,194,304 with several threads), and
+    explicit below (measured, see the module).
 
     Args:
         device: torch device type, such as "cpu" or "cuda".
@@ -86,12 +99,19 @@ def choose_kernel(
         raise OptionError(f"attention must be one of {', '.join(KERNELS)} but got {kernel!r}")
     if kernel == "xformers":
         _require_xformers(device, dtype)
+    if kernel == "blocked" and (device != "cpu" or dtype not in _BLOCKED_DTYPES):
+        raise OptionError(
+            f"attention 'blocked' is for float32 on a CPU but this is {dtype} on {device}: use auto or sdpa"
+        )
     if kernel != "auto":
         return kernel
     if device == "cuda":
         fits = head_dim <= _XFORMERS_MAX_WIDTH and dtype in _XFORMERS_DTYPES
-        return "xformers" if fits and _why_no_xformers() is None else "sdpa"
-    return "sdpa" if causal or n_scores > _EXPLICIT_MAX_SCORES else "explicit"
+        return "xformers" if fits and _why_no_xformers() is None and _card_knows(dtype) else "sdpa"
+    if causal or dtype not in _BLOCKED_DTYPES:
+        return "sdpa"
+    threshold = _MIN_BLOCKED_SCORES if torch.get_num_threads() == 1 else _MIN_BLOCKED_SCORES_THREADED
+    return "blocked" if n_scores >= threshold else "explicit"
 
 
 def _explicit(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Tensor:
@@ -104,25 +124,26 @@ def _explicit(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: b
 
 def _sdpa(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Tensor:
     # The fused kernels want keys and values of one width; zero columns change neither dot products nor the result.
-    width, value_width = query.shape[-1], value.shape[-1]
-    if width < value_width:
-        query, key = _pad(query, value_width), _pad(key, value_width)
-    elif value_width < width:
-        value = _pad(value, width)
+    value_width = value.shape[-1]
+    width = max(query.shape[-1], value_width)
+    if query.device.type == "cuda":  # without that they refuse, and every score is stored
+        width = -(-width // _CUDA_MULTIPLE_OF) * _CUDA_MULTIPLE_OF
+    query, key, value = _pad(query, width), _pad(key, width), _pad(value, width)
     output = F.scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scale)
     return output[..., :value_width]
 
 
 _XFORMERS_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _XFORMERS_MAX_WIDTH = 65_536
-_XFORMERS_MULTIPLE_OF = 8  # its kernels read 16 bytes at a time
+_CUDA_MULTIPLE_OF = 8  # fused kernels read 16 bytes at a time
+_BLOCKED_DTYPES = (torch.float32, torch.float64)
 
 
 def _xformers(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Tensor:
     import xformers.ops as ops  # only here: the import warns where there is no CUDA
 
     def laid_out(x: Tensor) -> Tensor:  # (batch, length, heads, width), width padded
-        return _pad(x, -(-x.shape[-1] // _XFORMERS_MULTIPLE_OF) * _XFORMERS_MULTIPLE_OF).transpose(1, 2).contiguous()
+        return _pad(x, -(-x.shape[-1] // _CUDA_MULTIPLE_OF) * _CUDA_MULTIPLE_OF).transpose(1, 2).contiguous()
 
     bias = ops.LowerTriangularMask() if causal else None
     output: Tensor = ops.memory_efficient_attention(
@@ -141,17 +162,36 @@ def _require_xformers(device: str, dtype: torch.dtype) -> None:
     if dtype not in _XFORMERS_DTYPES:
         raise OptionError(f"attention 'xformers' has no kernel for {dtype}: use auto, sdpa or explicit")
     reason = _why_no_xformers()
+    if reason is None and not _card_knows(dtype):
+        reason = f"no kernel for {dtype} on a card of compute capability {_capability()}"
     if reason is not None:
         raise OptionError(f"attention 'xformers' cannot be used ({reason}): use auto, sdpa or explicit")
 
 
+def _card_knows(dtype: torch.dtype) -> bool:
+    """Whether this card is one of those that xformers has kernels for: bfloat16 from 8.0 on, float32 up to 9.0."""
+    capability = _capability()
+    return capability >= (8, 0) if dtype == torch.bfloat16 else dtype != torch.float32 or capability <= (9, 0)
+
+
+def _capability() -> tuple[int, int]:
+    return torch.cuda.get_device_capability()
+
+
 @cache
 def _why_no_xformers() -> str | None:
-    """None where xformers loads beside this torch, else the reason on one line."""
+    """None where xformers loads beside this torch, with its CUDA kernels, else the reason on one line."""
     if find_spec("xformers") is None:
         return "not installed"
     try:
-        import xformers.ops  # noqa: F401
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of what is found out here
+            import xformers.ops
+        library = xformers._cpp_lib
     except (ImportError, OSError, RuntimeError, AttributeError) as error:  # a build for another torch
         return f"it does not load: {' '.join(str(error).split())[:120]}"
-    return None
+    # a library that does not load is only logged, and every call fails later
+    failure = library._cpp_library_load_exception
+    if failure is not None:
+        return f"its library does not load: {' '.join(str(failure).split())[:160]}"
+    return None if library._built_with_cuda else "it was built without CUDA"
