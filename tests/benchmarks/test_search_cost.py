@@ -19,7 +19,7 @@ from archopt.evaluation.workers import Finished, RungReached, WorkerPool
 
 pytestmark = [pytest.mark.bench, pytest.mark.torch, pytest.mark.timeout(1800)]
 
-N_TRIALS = 400  # about what the default time limit allows on two cores
+N_TRIALS = 200  # half of what the default time limit allows on two cores
 
 # One worker of one thread beside a controller: the CPU seconds of each are then told apart
 SEARCH = """
@@ -78,7 +78,7 @@ def test_all_but_training_is_a_tenth_of_a_searchs_cpu_time(tmp_path):
         n_trials = len(list(csv.DictReader(stream)))
     print(
         f"\n{n_trials} trials: controller {controller:.1f} s, workers {workers:.1f} s of CPU; training by itself "
-        f"{trials:.1f} + {compared:.1f} s; all else {share:.1%}, the controller {controller / (controller + workers):.1%}"
+        f"{trials:.1f} + {compared:.1f} s; all else {share:.1%}"
     )
     assert share <= 0.10
 
