@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 FLAT_SD_OCTAVES = 3.0  # prior on log2 d_k where there is no theory to ask: spans the divisors of any practical width
 KILLS_TO_BAR = 2  # workers that died under one allocation: once may be the machine's doing
 REPEATS_OF_COARSE_VALUES = 8
-REFIT_AFTER, REFIT_GROWTH = (
-    20,
-    1.1,
-)  # trials until which the variances are fitted at each, and their growth from then on
-MAX_FITTED = 16  # remembered: studies that take turns in one process
+REFIT_AFTER = 20  # trials until which the variances are fitted at each
+REFIT_GROWTH = 1.1  # of the number of trials between two fits from then on
 UNKNOWN_N_SAMPLES = 1e5  # the log-law moves by a fifth from 1e3 to 1e9, far less than its constant's spread
 
 

@@ -98,6 +98,7 @@ class TrialLoop:
     _n_earlier: int = 0
     _tally: Tally = field(default_factory=Tally)
     _counted: float = -math.inf
+    _said_fallback: bool = False
 
     def run(self) -> str:
         """Search until an end is reached.
@@ -231,6 +232,9 @@ class TrialLoop:
             return
         trial = running.trial
         running.write()
+        if outcome.fallback is not None and not self._said_fallback:
+            self._said_fallback = True
+            self.progress.note(f"attention runs without xformers ({outcome.fallback}): trials record what ran")
         trial.set_user_attr(ATTRIBUTES.seconds_per_step, outcome.seconds_per_step)
         trial.set_user_attr(ATTRIBUTES.attention, outcome.attention)
         if running.too_slow is not None:

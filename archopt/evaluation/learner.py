@@ -36,6 +36,7 @@ class Learner:
         score: split ("valid" or "test") to its score, without gradients.
         attention: the kernel that training runs.
         seen_per_step: query rows or bytes per step.
+        fallback: why "auto" did not take xformers; None where it did, or another kernel was asked for.
     """
 
     model: NadarayaWatson | ByteDecoder
@@ -43,6 +44,7 @@ class Learner:
     score: Callable[[str], Score]
     attention: str
     seen_per_step: int
+    fallback: str | None
 
 
 STREAMS = ("initialisation", "batches")

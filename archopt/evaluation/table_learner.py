@@ -8,7 +8,7 @@ from archopt.data.dataset import TableDataset, TableSplit
 from archopt.errors import DataError
 from archopt.evaluation.learner import Learner, Score, random_stream
 from archopt.evaluation.trial import Recipe, TrialSpec
-from archopt.models.attention import choose_kernel
+from archopt.models.attention import choose_kernel, why_not_xformers
 from archopt.models.nadaraya_watson import NadarayaWatson, log_probabilities, prediction_loss
 
 _SCORES_PER_CHUNK = 2**22  # heads * queries * training rows held at once while scoring: 16 MiB
@@ -60,7 +60,14 @@ def table_learner(dataset: TableDataset, spec: TrialSpec, recipe: Recipe) -> Lea
         n_scores=spec.allocation.n_heads * n_queries * n_context,
         kernel=recipe.attention,
     )
-    return Learner(model=model, loss=loss, score=score, attention=kernel, seen_per_step=n_queries)
+    return Learner(
+        model=model,
+        loss=loss,
+        score=score,
+        attention=kernel,
+        seen_per_step=n_queries,
+        fallback=why_not_xformers(recipe.device, torch.float32, width) if recipe.attention == "auto" else None,
+    )
 
 
 class RowBatches:

@@ -11,7 +11,7 @@ from archopt.data.dataset import TextDataset
 from archopt.errors import DataError
 from archopt.evaluation.learner import Learner, Score, random_stream
 from archopt.evaluation.trial import Recipe, TrialSpec
-from archopt.models.attention import choose_kernel
+from archopt.models.attention import choose_kernel, why_not_xformers
 from archopt.models.transformer import ByteDecoder, next_byte_loss
 
 _WINDOWS_PER_CHUNK = 64  # scored at once: bounds memory
@@ -54,15 +54,24 @@ def text_learner(dataset: TextDataset, spec: TrialSpec, recipe: Recipe) -> Learn
     def score(split: str) -> Score:
         return _score(model, recipe, dataset.valid if split == "valid" else dataset.test, length)
 
+    dtype = torch.bfloat16 if recipe.precision == "bfloat16" else torch.float32
     kernel = choose_kernel(
         recipe.device,
-        torch.bfloat16 if recipe.precision == "bfloat16" else torch.float32,
+        dtype,
         spec.allocation.head_dim,
         n_scores=recipe.batch_size * spec.allocation.n_heads * length**2,
         causal=True,
         kernel=recipe.attention,
     )
-    return Learner(model=model, loss=loss, score=score, attention=kernel, seen_per_step=recipe.batch_size * length)
+    head_dim = spec.allocation.head_dim
+    return Learner(
+        model=model,
+        loss=loss,
+        score=score,
+        attention=kernel,
+        seen_per_step=recipe.batch_size * length,
+        fallback=why_not_xformers(recipe.device, dtype, head_dim) if recipe.attention == "auto" else None,
+    )
 
 
 @torch.inference_mode()

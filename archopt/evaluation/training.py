@@ -26,8 +26,10 @@ _BETAS = (0.9, 0.95)  # a memory of 20 steps: trials have hundreds
 def train(dataset: Dataset, spec: TrialSpec, recipe: Recipe, on_rung: Callable[[RungReport], bool]) -> TrialOutcome:
     """Train ``spec`` on the training split and score it on the validation split at each rung.
 
-    The same arguments, device and number of threads give the same numbers bit for bit; times differ. Replicate r
-    starts from the same shared parameters and sees the same batches in every configuration.
+    The same arguments and number of threads give the same numbers bit for bit on a CPU; times differ. (On CUDA the
+    backward passes of fused kernels may add in another order each time, unless the caller sets
+    ``torch.use_deterministic_algorithms``.) Replicate r starts from the same shared parameters and sees the same
+    batches in every configuration.
 
     Args:
         dataset: a table or a text; its test split is read only if ``spec.score_test``.
@@ -104,6 +106,7 @@ def _train(dataset: Dataset, spec: TrialSpec, recipe: Recipe, on_rung: Callable[
         attention=learner.attention,
         n_parameters=sum(parameter.numel() for parameter in learner.model.parameters()),
         effective_neighbours=score.effective_neighbours,
+        fallback=learner.fallback,
     )
 
 

@@ -200,6 +200,7 @@ class TrialOutcome:
         attention: the kernel that trained, "xformers", "sdpa", "blocked" or "explicit".
         n_parameters: trainable numbers in the model.
         effective_neighbours: mean of 1 / sum of squared weights over heads and fixed validation rows; None for text.
+        fallback: why "auto" did not take xformers; None where it did, or another kernel was asked for.
     """
 
     value: float
@@ -210,3 +211,4 @@ class TrialOutcome:
     attention: str
     n_parameters: int
     effective_neighbours: float | None
+    fallback: str | None

@@ -83,6 +83,42 @@ def test_all_but_training_is_a_tenth_of_a_searchs_cpu_time(tmp_path):
     assert share <= 0.10
 
 
+DIVERSITY = """
+import json, time
+from statistics import median
+from unittest import mock
+import torch
+torch.set_num_threads(1)
+from archopt.allocation import HeadAllocation
+from archopt.data import load_dataset
+from archopt.evaluation import TrialSpec, default_recipe, training
+measure = training._diversity
+
+def share(source, d_model, n_heads):
+    dataset, spent, trained = load_dataset(source), [], []
+    recipe = default_recipe(dataset, d_model=d_model)
+    spec = TrialSpec(HeadAllocation(n_heads, d_model // n_heads), "uniform", 0.0, 0.003, 0)
+    def timed(*arguments):
+        begun = time.perf_counter()
+        found = measure(*arguments)
+        spent.append(time.perf_counter() - begun)
+        return found
+    with mock.patch.object(training, "_diversity", timed):
+        training.train(dataset, spec, recipe, lambda report: trained.append(report.train_seconds))
+    return sum(spent) / trained[-1]
+
+cases = [("sklearn:digits", 48, 4), ("sklearn:digits", 48, 16), ("sklearn:digits", 48, 48), ("sklearn:diabetes", 48, 8),
+         ("sklearn:digits", 512, 8), ("text:python-topics", 48, 16), ("text:python-topics", 128, 8)]
+print(json.dumps({" ".join(map(str, case)): median(share(*case) for _ in range(3)) for case in cases}))
+"""
+
+
+def test_measuring_diversity_is_a_fiftieth_of_the_training():
+    shares = _figures(DIVERSITY)
+    print("\ndiversity / training: " + ", ".join(f"{case} {share:.2%}" for case, share in shares.items()))
+    assert max(shares.values()) <= 0.02
+
+
 def _rate(dataset, recipe, n_workers, n_threads, specs):
     """Trials a second, from when every worker has finished one."""
     with WorkerPool(dataset, recipe, n_workers=n_workers, n_threads=n_threads) as pool:

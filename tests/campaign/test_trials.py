@@ -1,12 +1,16 @@
 """What the loop makes of slow steps and of errors."""
 
+import io
+
 import optuna
 import pytest
+from rich.console import Console
 
 from archopt.campaign.budget import Budget, SpentTime
 from archopt.campaign.stopping import Certainty, count_trials
 from archopt.campaign.trials import TRACEBACK_KEY, TrialLoop, _Running
-from archopt.evaluation.workers import Failed
+from archopt.evaluation import TrialOutcome
+from archopt.evaluation.workers import Failed, Finished
 from archopt.pruners import HDIPruner
 from archopt.report.progress import SearchProgress
 from archopt.search_space import ATTRIBUTES
@@ -36,9 +40,8 @@ def test_too_slow_is_established_not_glimpsed(rungs: list[float], found: float |
     assert running.too_slow is None
 
 
-def test_an_unexpected_error_keeps_its_traceback_and_a_stale_trial_is_let_go() -> None:
-    study = optuna.create_study()
-    loop = TrialLoop(
+def _loop(study: optuna.Study, progress: SearchProgress) -> TrialLoop:
+    return TrialLoop(
         study=study,
         storage=None,
         pool=None,
@@ -49,8 +52,25 @@ def test_an_unexpected_error_keeps_its_traceback_and_a_stale_trial_is_let_go() -
         spent=SpentTime(study, 0.0, 0.0),
         certainty=Certainty(lambda: None, 0.9),
         pruner=HDIPruner(seed=0),
-        progress=SearchProgress(quiet=True),
+        progress=progress,
     )
+
+
+def test_that_xformers_does_not_run_is_said_once() -> None:
+    said = io.StringIO()
+    study = optuna.create_study()
+    loop = _loop(study, SearchProgress(console=Console(file=said, width=200)))
+    outcome = TrialOutcome(1.0, None, 0.01, 10, False, "explicit", 7, None, "it has no kernel for CPUs")
+    for number in range(2):
+        loop._running[number] = _running(study.ask())
+        loop._on_event(Finished(number, outcome))
+    assert said.getvalue().count("attention runs without xformers (it has no kernel for CPUs)") == 1
+    assert [trial.user_attrs[ATTRIBUTES.attention] for trial in study.trials] == ["explicit", "explicit"]
+
+
+def test_an_unexpected_error_keeps_its_traceback_and_a_stale_trial_is_let_go() -> None:
+    study = optuna.create_study()
+    loop = _loop(study, SearchProgress(quiet=True))
     event = Failed(0, "ValueError: boom", "error", "Traceback (most recent call last):\nValueError: boom")
     loop._running[0] = _running(study.ask())
     loop._on_event(event)

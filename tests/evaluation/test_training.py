@@ -123,6 +123,8 @@ def test_reports_are_complete(task, dataset):
     assert outcome.n_steps == 20
     assert not outcome.stopped
     assert outcome.attention == ("sdpa" if task == "text" else "explicit")
+    assert outcome.fallback == "it has no kernel for CPUs"
+    assert _run(dataset, _spec(), attention="sdpa")[0].fallback is None  # asked for: nothing to explain
     assert (outcome.effective_neighbours is None) == (task == "text")
     assert math.isfinite(outcome.test_value)
     assert 0 < outcome.seconds_per_step < seconds[-1]

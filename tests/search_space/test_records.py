@@ -1,6 +1,7 @@
 """What is written beside a trial comes back as it was."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import optuna
@@ -8,7 +9,7 @@ import pytest
 
 import archopt
 from archopt.errors import OptionError
-from archopt.search_space import HEAD_PARAMETER_KEY, HeadParameter, read_records
+from archopt.search_space import HEAD_PARAMETER_KEY, HeadParameter, read_records, recent_trials
 
 HEAD = HeadParameter(d_model=48)
 
@@ -90,3 +91,19 @@ def test_states() -> None:
     study.ask().suggest_categorical("n_heads", [4])
     assert [record.state for record in read_records(study, HEAD)] == ["pruned", "failed", "running"]
     assert all(record.value is None for record in read_records(study, HEAD))
+
+
+def test_recent_trials_follow_this_process_at_once_and_others_after_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study = optuna.create_study(storage=url, study_name="shared")
+    study.add_trial(optuna.create_trial(value=1.0))
+    study.ask()  # begins to remember
+    assert [trial.number for trial in recent_trials(study)] == [0, 1]
+    optuna.load_study(storage=url, study_name="shared").add_trial(optuna.create_trial(value=2.0))
+    assert len(recent_trials(study)) == 2
+    monkeypatch.setattr("archopt.search_space.records.RECENT_SECONDS", -1.0)  # the second has passed
+    assert [trial.value for trial in recent_trials(study)] == [1.0, None, 2.0]
+    study.tell(1, 3.0)
+    assert [trial.value for trial in recent_trials(study)] == [1.0, 3.0, 2.0]

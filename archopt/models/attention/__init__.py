@@ -106,12 +106,23 @@ def choose_kernel(
     if kernel != "auto":
         return kernel
     if device == "cuda":
-        fits = head_dim <= _XFORMERS_MAX_WIDTH and dtype in _XFORMERS_DTYPES
-        return "xformers" if fits and _why_no_xformers() is None and _card_knows(dtype) else "sdpa"
+        return "xformers" if why_not_xformers(device, dtype, head_dim) is None else "sdpa"
     if causal or dtype not in _BLOCKED_DTYPES:
         return "sdpa"
     threshold = _MIN_BLOCKED_SCORES if torch.get_num_threads() == 1 else _MIN_BLOCKED_SCORES_THREADED
     return "blocked" if n_scores >= threshold else "explicit"
+
+
+def why_not_xformers(device: str, dtype: torch.dtype, head_dim: int) -> str | None:
+    """Why "auto" does not take xformers here, in a few words; None where it does. Arguments as ``choose_kernel``."""
+    if device != "cuda":
+        return "it has no kernel for CPUs"
+    if head_dim > _XFORMERS_MAX_WIDTH or dtype not in _XFORMERS_DTYPES:
+        return f"it has no kernel for {dtype} heads of {head_dim}"
+    reason = _why_no_xformers()
+    if reason is None and not _card_knows(dtype):
+        reason = f"no kernel for {dtype} on a card of compute capability {_capability()}"
+    return reason
 
 
 def _explicit(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Tensor:
