@@ -59,8 +59,8 @@ def default_recipe(
         precision: "float32", or "bfloat16" for texts: a table's distances lose their small differences in it.
 
     Raises:
-        OptionError: an unknown metric, xformers on a CPU, a width whose training state would exceed 4 GB
-            (the message says the largest that fits), or a number out of range.
+        OptionError: an unknown metric, xformers on a CPU, blocked elsewhere than on one in float32, a width whose
+            training state would exceed 4 GB (the message says the largest that fits), or a number out of range.
     """
     task = "text" if dataset.kind == "text" else dataset.task
     if metric is None:
@@ -69,6 +69,10 @@ def default_recipe(
         raise OptionError(f"metric for {task} must be one of {', '.join(METRICS[task])} but got {metric!r}")
     if attention == "xformers" and device == "cpu":
         raise OptionError("attention 'xformers' needs a CUDA device but device is cpu: use auto, sdpa or explicit")
+    if attention == "blocked" and (device != "cpu" or precision != "float32"):
+        raise OptionError(
+            f"attention 'blocked' is for float32 on a CPU but got {precision} on {device}: use auto or sdpa"
+        )
     _refuse_too_wide(dataset, d_model)
     text = dataset.kind == "text"
     if n_steps is None:

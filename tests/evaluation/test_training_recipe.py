@@ -56,6 +56,12 @@ def test_a_width_that_would_not_fit_names_the_largest_that_does(task, dataset):
         default_recipe(dataset, d_model=largest + 1)
 
 
+@pytest.mark.parametrize("other", [{"precision": "bfloat16"}, {"device": "cuda"}])
+def test_blocks_are_for_float32_on_a_cpu(other):
+    with pytest.raises(OptionError, match=r"'blocked' is for float32 on a CPU but got .*: use auto or sdpa$"):
+        default_recipe(_text(), d_model=8, attention="blocked", **other)
+
+
 def test_xformers_on_a_cpu_is_refused():
     with pytest.raises(OptionError, match="needs a CUDA device"):
         default_recipe(_text(), d_model=8, attention="xformers")
