@@ -1,7 +1,7 @@
 """What is written beside a trial comes back as it was."""
 
 import math
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import optuna
@@ -94,14 +94,13 @@ def test_states() -> None:
 
 
 def test_recent_trials_follow_this_process_at_once_and_others_after_a_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_file: Callable[[], optuna.storages.RDBStorage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'study.db'}"
-    study = optuna.create_study(storage=url, study_name="shared")
+    study = optuna.create_study(storage=open_file(), study_name="shared")
     study.add_trial(optuna.create_trial(value=1.0))
     study.ask()  # begins to remember
     assert [trial.number for trial in recent_trials(study)] == [0, 1]
-    optuna.load_study(storage=url, study_name="shared").add_trial(optuna.create_trial(value=2.0))
+    optuna.load_study(storage=open_file(), study_name="shared").add_trial(optuna.create_trial(value=2.0))
     assert len(recent_trials(study)) == 2
     monkeypatch.setattr("archopt.search_space.records.RECENT_SECONDS", -1.0)  # the second has passed
     assert [trial.value for trial in recent_trials(study)] == [1.0, None, 2.0]

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from pathlib import Path
+from collections.abc import Callable
 
 import optuna
 import pytest
@@ -16,7 +16,7 @@ from archopt.search_space import replicates as module
 HEAD = HeadParameter("n_heads", "n_heads", 24)
 
 
-def _study(storage: str | None = None) -> optuna.Study:
+def _study(storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0), storage=storage, study_name="s")
     study.set_user_attr(HEAD_PARAMETER_KEY, HEAD.to_dict())
     return study
@@ -39,8 +39,10 @@ def test_numbers_rise_by_configuration_and_stay_with_the_trial() -> None:
 
 
 @pytest.mark.parametrize("in_a_file", [False, True])
-def test_trials_that_start_at_the_same_moment_are_different_replicates(tmp_path: Path, in_a_file: bool) -> None:
-    study = _study(f"sqlite:///{tmp_path / 'study.db'}" if in_a_file else None)
+def test_trials_that_start_at_the_same_moment_are_different_replicates(
+    open_file: Callable[[], optuna.storages.RDBStorage], in_a_file: bool
+) -> None:
+    study = _study(open_file() if in_a_file else None)
     n_threads, n_each = (4, 3) if in_a_file else (8, 6)
     barrier = threading.Barrier(n_threads)
     errors: list[BaseException] = []
@@ -124,7 +126,7 @@ def test_a_trial_that_is_queued_again_keeps_its_number_while_it_waits() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")  # what archopt uses of Optuna
-def test_a_retry_of_a_dead_trial_is_the_same_replicate(tmp_path: Path) -> None:
+def test_a_retry_of_a_dead_trial_is_the_same_replicate() -> None:
     study = _study()
     dead = _ask(study, 2)
     assert archopt.replicate(dead) == 0
