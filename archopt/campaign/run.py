@@ -25,7 +25,7 @@ from archopt.evaluation.workers import WorkerPool
 from archopt.pruners import HDIPruner
 from archopt.recommendation import Recommendation, recommend_from
 from archopt.report.progress import SearchProgress
-from archopt.search_space import ATTRIBUTES, TrialRecord, read_records
+from archopt.search_space import ATTRIBUTES, TrialRecord, read_history, read_records
 from archopt.study_model import StudyModel, model_study
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class _Run:
 
     def _fit(self) -> tuple[StudyModel, list[TrialRecord]]:
         records = read_records(self.study, self.cell.head)
-        return model_study(records, self.cell.space, self.cell.prior), records
+        return model_study(read_history(self.study, self.cell.head), self.cell.space, self.cell.prior), records
 
     def _recommend(self) -> Recommendation | None:
         model, records = self._fit()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from archopt.errors import OptionError
 from archopt.recommendation.decide import recommend_from
 from archopt.recommendation.result import Recommendation
-from archopt.search_space import read_records, recognise_head_parameter, search_space_of
-from archopt.study_model import flat_prior, model_study, modelled_distributions
+from archopt.search_space import read_history, read_records, recognise_head_parameter, recorded_optimum, search_space_of
+from archopt.study_model import flat_prior, model_study
 from archopt.surrogate import OptimumPrior
 
 if TYPE_CHECKING:
@@ -33,20 +33,24 @@ def recommend(
         noise_sd: of one trial beyond what trials of the same replicate share, where known; else estimated from
             replicates and from how rough the values are.
         d_model: D (or the parameter that holds it), where the study does not say.
-        prior: of the optimum; none by default.
+        prior: of the optimum; by default the one that the study's sampler recorded, or none.
 
     Raises:
         OptionError: no head parameter, several objectives, no finished trial, or an argument outside what is allowed.
     """
     _check(study, confidence, tolerance, noise_sd)
     head = recognise_head_parameter(study, d_model)
-    space = search_space_of(modelled_distributions(study.get_trials(deepcopy=False), head), head)
+    history = read_history(study, head)
+    space = search_space_of(history.distributions(), head)
     records = [record for record in read_records(study, head) if record.allocation is not None]
     if space is None or not any(record.state == "complete" for record in records):
         raise OptionError(
             f"no finished trial with a feasible {head.name!r} among {len(records)} trials: let at least one finish"
         )
-    model = model_study(records, space, prior or flat_prior(space.log2_head_dim), noise_sd=noise_sd)
+    recorded = recorded_optimum(study)
+    if prior is None:
+        prior = flat_prior(space.log2_head_dim) if recorded is None else OptimumPrior(*recorded)
+    model = model_study(history, space, prior, noise_sd=noise_sd)
     return recommend_from(
         model,
         records,

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 
 from archopt.allocation import HeadAllocation
 from archopt.errors import OptionError
-from archopt.samplers.startup import startup_candidates
+from archopt.samplers.startup import MAX_STARTUP, startup_candidates
 from archopt.search_space import (
     N_HEADS,
     WEIGHTING,
@@ -20,12 +20,13 @@ from archopt.search_space import (
     HeadParameter,
     SearchSpace,
     head_names,
-    read_records,
+    read_history,
     recent_trials,
     record_head_parameter,
+    record_optimum,
     search_space_of,
 )
-from archopt.study_model import StudyModel, closed_form_prior, flat_prior, model_study, modelled_distributions
+from archopt.study_model import StudyModel, closed_form_prior, flat_prior, model_study
 from archopt.surrogate import OptimumPrior
 from archopt.theory import family_default
 
@@ -38,6 +39,8 @@ CHALLENGER_SHARE = (
     0.5  # of proposals that go to the runner-up: top-two Thompson sampling, Russo 2016 (arXiv:1602.08448)
 )
 STARTUP_UNTIL = 4  # times the startup proposals: a study that is that far on is not held up by them
+ACQ = "kg"
+KGS = 1.0
 CHALLENGER_DRAWS = 32  # joint draws in which to look for a runner-up
 
 
@@ -133,7 +136,7 @@ class HeadAllocationSampler(BaseSampler):
 
     def infer_relative_search_space(self, study: "Study", trial: "FrozenTrial") -> dict[str, "BaseDistribution"]:
         """What any earlier trial suggested and the model can enumerate, and what the base sampler takes besides."""
-        distributions = modelled_distributions(recent_trials(study), self._head)
+        distributions = read_history(study, self._head, recent_trials(study)).distributions()
         space = self._space(distributions)
         mine = {} if space is None else {name: distributions[name] for name in space.names}
         if self._base is None and mine and len(mine) == len(distributions):
@@ -175,17 +178,19 @@ class HeadAllocationSampler(BaseSampler):
     def _propose(self, study: "Study", trial: "FrozenTrial", space: SearchSpace) -> dict[str, Any]:
         rng = np.random.default_rng([self._seed, trial.number])
         prior = self._prior(space)
-        trials = recent_trials(study)
-        records = [record for record in read_records(study, self._head, trials) if record.number != trial.number]
-        placed = [position for record in records if (position := space.position(record)) is not None]
-        tried = {_split_and_weighting(space.candidates[position]) for position in placed}
-        opening = startup_candidates(space, prior)
-        first = [candidate for candidate in opening if _split_and_weighting(candidate) not in tried]
-        if first and len(placed) < STARTUP_UNTIL * len(opening):
-            return dict(first[0].params)
+        record_optimum(study, prior.log2_head_dim, prior.sd_octaves)
+        history = read_history(study, self._head, recent_trials(study))
+        if len(history.ended) < STARTUP_UNTIL * MAX_STARTUP:
+            others = [record for record in history.open_records() if record.number != trial.number]
+            placed = [at for record in [*history.ended, *others] if (at := space.position(record)) is not None]
+            tried = {_split_and_weighting(space.candidates[at]) for at in placed}
+            opening = startup_candidates(space, prior)
+            first = [candidate for candidate in opening if _split_and_weighting(candidate) not in tried]
+            if first and len(placed) < STARTUP_UNTIL * len(opening):
+                return dict(first[0].params)
         if len(study.directions) > 1:
             return {}
-        model = model_study(records, space, prior)
+        model = model_study(history, space, prior)
         return dict(space.candidates[choose(model, rng)].params)
 
     def _nearest_untried(
@@ -252,6 +257,21 @@ def choose(model: StudyModel, rng: np.random.Generator) -> int:
     draws = model.posterior.sample(rng, CHALLENGER_DRAWS)
     draws[:, barred] = np.inf
     best = draws.argmin(axis=1)
+    if ACQ != "ttts":
+        mean = np.where(barred, np.inf, model.posterior.mean)
+        lead = int(mean.argmin())
+        contenders, count = np.unique(np.append(best, lead), return_counts=True)
+        if len(contenders) == 1:
+            return int(contenders[0])
+        cov, var = model.posterior.next_observation(contenders, model.replicates[contenders])
+        pull = cov[:, contenders] / np.sqrt(var)[:, None]  # (C, C): change of each mean by one sd of the observation
+        if ACQ == "evr":
+            gap = pull - pull[:, contenders == lead]
+            gain = gap**2 @ count
+        else:
+            z = np.linspace(-2.5, 2.5, 21); w = np.exp(-0.5 * z**2); w /= w.sum()
+            gain = -(mean[contenders][None, :, None] + pull[:, :, None] * z * KGS).min(axis=1) @ w
+        return int(contenders[gain.argmax()])
     if rng.random() < CHALLENGER_SHARE:
         differing = best[best != best[0]]
         if len(differing):

@@ -6,6 +6,10 @@ from archopt.allocation import HeadAllocation, nearest_allocation
 from archopt.search_space import WEIGHTING, Candidate, SearchSpace
 from archopt.surrogate import OptimumPrior
 
+MAX_STARTUP = (
+    30  # ten weightings of three splits: a weighting may be called what the user likes, but not be a learning rate
+)
+
 
 def startup_candidates(space: SearchSpace, prior: OptimumPrior) -> list[Candidate]:
     """Distinct candidates, in the order in which to try them.
@@ -23,6 +27,7 @@ def startup_candidates(space: SearchSpace, prior: OptimumPrior) -> list[Candidat
     around = _nearest_and_neighbours(2.0**prior.log2_head_dim, splits)
     weightings = list(dict.fromkeys(candidate.params.get(WEIGHTING) for candidate in pool))
     weightings.sort(key=lambda weighting: weighting != "uniform")  # what everybody uses comes first
+    weightings = weightings[: MAX_STARTUP // len(around)]
     chosen: dict[tuple[tuple[str, str], ...], Candidate] = {}
     turn = 0
     for weighting in weightings:

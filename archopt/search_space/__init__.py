@@ -1,6 +1,7 @@
 """Head allocations as Optuna sees them: the only place that knows parameter and attribute names."""
 
 from archopt.search_space.candidates import MAX_CANDIDATES, Candidate, SearchSpace, search_space_of
+from archopt.search_space.history import StudyHistory, read_history
 from archopt.search_space.parameters import (
     DECORRELATION,
     HEAD_PARAMETER_KEY,
@@ -14,7 +15,9 @@ from archopt.search_space.parameters import (
     head_names,
     recognise_head_parameter,
     record_head_parameter,
+    record_optimum,
     recorded_head_parameter,
+    recorded_optimum,
     suggest_allocation,
 )
 from archopt.search_space.records import (
@@ -46,17 +49,21 @@ __all__ = [
     "DiversityReport",
     "HeadParameter",
     "SearchSpace",
+    "StudyHistory",
     "TrialRecord",
     "canonical_params",
     "diversity_row",
     "head_names",
+    "read_history",
     "read_record",
     "read_records",
     "recent_trials",
     "recognise_head_parameter",
     "record_diversity",
     "record_head_parameter",
+    "record_optimum",
     "recorded_head_parameter",
+    "recorded_optimum",
     "replicate",
     "report_diversity",
     "search_space_of",

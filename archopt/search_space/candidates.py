@@ -30,7 +30,7 @@ class Candidate:
     key: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SearchSpace:
     """The enumerated configurations.
 

@@ -18,10 +18,12 @@ LEARNING_RATE = "learning_rate"
 WEIGHT_DECAY = "weight_decay"
 WARMUP = "warmup"
 
-HEAD_PARAMETER_KEY = "archopt:head_parameter"  # study attribute, so that `recommend` reads what the sampler was told
+# Study attributes, so that `recommend` reads what the sampler was told
+HEAD_PARAMETER_KEY = "archopt:head_parameter"
+OPTIMUM_KEY = "archopt:expected_optimum"
 
-# What studies recorded, by storage and study: asked for at every proposal and report, and a query each time.
-_RECORDED: "WeakKeyDictionary[optuna.storages.BaseStorage, dict[int, HeadParameter]]" = WeakKeyDictionary()
+# What studies recorded, by storage, study and key: asked for at every proposal and report, and a query each time.
+_RECORDED: "WeakKeyDictionary[optuna.storages.BaseStorage, dict[tuple[int, str], Any]]" = WeakKeyDictionary()
 
 Kind = Literal["n_heads", "head_dim", "allocation"]
 KINDS: tuple[Kind, ...] = ("n_heads", "head_dim", "allocation")
@@ -135,20 +137,41 @@ def recognise_head_parameter(
 
 def recorded_head_parameter(study: "optuna.Study") -> HeadParameter | None:
     """What the study's sampler recorded; read from the storage until there is something to read."""
-    known = _RECORDED.setdefault(study._storage, {})
-    if study._study_id not in known:
-        stored = study.user_attrs.get(HEAD_PARAMETER_KEY)
-        if stored is None:
-            return None
-        known[study._study_id] = HeadParameter.from_dict(stored)
-    return known[study._study_id]
+    stored = _recorded(study, HEAD_PARAMETER_KEY)
+    return None if stored is None else HeadParameter.from_dict(stored)
 
 
 def record_head_parameter(study: "optuna.Study", head: HeadParameter) -> None:
     """Leave a note in the study of what its head parameter is."""
-    if recorded_head_parameter(study) != head:
-        study.set_user_attr(HEAD_PARAMETER_KEY, head.to_dict())
-        _RECORDED[study._storage][study._study_id] = head
+    _record(study, HEAD_PARAMETER_KEY, head.to_dict())
+
+
+def recorded_optimum(study: "optuna.Study") -> tuple[float, float] | None:
+    """Where the study's sampler expected the best log2 head_dim, and its standard deviation in octaves."""
+    stored = _recorded(study, OPTIMUM_KEY)
+    return None if stored is None else (float(stored[0]), float(stored[1]))
+
+
+def record_optimum(study: "optuna.Study", log2_head_dim: float, sd_octaves: float) -> None:
+    """Leave a note in the study of where its best log2 head_dim is expected."""
+    _record(study, OPTIMUM_KEY, [log2_head_dim, sd_octaves])
+
+
+def _recorded(study: "optuna.Study", key: str) -> Any:
+    """Read from the storage until there is something to read."""
+    known = _RECORDED.setdefault(study._storage, {})
+    if (study._study_id, key) not in known:
+        stored = study.user_attrs.get(key)
+        if stored is None:
+            return None
+        known[study._study_id, key] = stored
+    return known[study._study_id, key]
+
+
+def _record(study: "optuna.Study", key: str, value: Any) -> None:
+    if _recorded(study, key) != value:
+        study.set_user_attr(key, value)
+        _RECORDED[study._storage][study._study_id, key] = value
 
 
 def head_names(names: Iterable[str]) -> list[str]:

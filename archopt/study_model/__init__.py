@@ -1,0 +1,6 @@
+"""From a study's trials to a posterior over its configurations: what sampler and recommendation share."""
+
+from archopt.study_model.model import StudyModel, model_study
+from archopt.study_model.prior import closed_form_prior, flat_prior
+
+__all__ = ["StudyModel", "closed_form_prior", "flat_prior", "model_study"]

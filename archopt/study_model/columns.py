@@ -1,0 +1,191 @@
+"""Ended trials as arrays, extended as trials end, and the observations that they come to."""
+
+import math
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from archopt.allocation import HeadAllocation
+from archopt.final_values import FinalValues
+from archopt.search_space import SearchSpace, StudyHistory, TrialRecord
+from archopt.surrogate import Observations
+
+VALUE, PRUNED, FAILED, SILENT = range(4)  # what a trial says: its value, its curve, that it failed, nothing
+KILLS_TO_BAR = 2  # workers that died under one allocation: once may be the machine's doing
+REPEATS_OF_COARSE_VALUES = 8
+
+Indices = npt.NDArray[np.int64]
+Array = npt.NDArray[np.float64]
+
+_KNOWN: "WeakKeyDictionary[StudyHistory, WeakKeyDictionary[SearchSpace, Columns]]" = WeakKeyDictionary()
+
+
+def columns_of(history: StudyHistory, space: SearchSpace) -> "Columns":
+    """The history's ended trials for ``space``, up to date."""
+    columns = _KNOWN.setdefault(history, WeakKeyDictionary()).setdefault(space, Columns())
+    columns.extend(history, space)
+    return columns
+
+
+@dataclass(frozen=True)
+class Rows:
+    """N ended trials by number.
+
+    Attributes:
+        number, position, replicate, saying, key: (N,) each; position and replicate are -1 where there is none, and two
+            trials of the same parameters have the same key.
+        value: (N,) of those that say ``VALUE``, else NaN.
+    """
+
+    number: Indices
+    position: Indices
+    replicate: Indices
+    saying: Indices
+    key: Indices
+    value: Array
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def take(self, which: npt.NDArray[np.bool_] | slice | Indices) -> "Rows":
+        """Some of them."""
+        return Rows(*(column[which] for column in vars(self).values()))
+
+
+class Columns:
+    """The ended trials of one study, for one space."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, TrialRecord] = {}  # by number, of those that say VALUE or PRUNED
+        self.kills: Counter[HeadAllocation] = Counter()
+        self.barred: set[HeadAllocation] = set()
+        self._rows = Rows(*(np.empty(0, dtype=np.int64) for _ in range(5)), np.empty(0))
+        self._n_read = 0
+        self._keys: dict[tuple[tuple[str, str], ...], int] = {}
+        self._noisy = False
+        self._endings: tuple[bytes, FinalValues, dict[int, tuple[float, float] | None]] = (b"", FinalValues([]), {})
+        self._lock = threading.Lock()
+
+    def extend(self, history: StudyHistory, space: SearchSpace) -> None:
+        """Add what has ended since the last time."""
+        with self._lock:
+            new = history.ended[self._n_read :]
+            if not new:
+                return
+            self._n_read += len(new)
+            added = [self._row(record, space) for record in new]
+            columns = [np.array(column, dtype=np.int64) for column in zip(*added, strict=True)]
+            value = np.array(
+                [record.value if row[3] == VALUE else math.nan for record, row in zip(new, added, strict=True)]
+            )
+            both = [np.concatenate(pair) for pair in zip(vars(self._rows).values(), [*columns, value], strict=True)]
+            rows = Rows(*both)
+            in_order = len(rows) == len(new) or rows.number[-len(new) - 1] < min(record.number for record in new)
+            ordered = in_order and all(np.diff(rows.number[-len(new) :]) > 0)
+            self._rows = rows if ordered else rows.take(np.argsort(rows.number, kind="stable"))
+
+    def _row(self, record: TrialRecord, space: SearchSpace) -> tuple[int, int, int, int, int]:
+        fault = record.fault
+        if record.value is not None and math.isfinite(record.value):
+            saying = VALUE
+        elif record.state == "pruned":
+            saying = PRUNED
+        else:
+            saying = FAILED if fault in ("diverged", "error") else SILENT
+        if saying in (VALUE, PRUNED):
+            self.records[record.number] = record
+        if record.allocation is not None and fault == "infeasible":
+            self.barred.add(record.allocation)
+        if record.allocation is not None and fault == "killed":
+            self.kills[record.allocation] += 1
+        position = space.position(record)
+        return (
+            record.number,
+            -1 if position is None else position,
+            -1 if record.replicate is None else record.replicate,
+            saying,
+            self._keys.setdefault(record.key, len(self._keys)),
+        )
+
+    def rows(self, history: StudyHistory) -> Rows:
+        """By number, without those that were queued again."""
+        rows = self._rows
+        return rows.take(~np.isin(rows.number, list(history.retried))) if history.retried else rows
+
+    @property
+    def infeasible(self) -> set[HeadAllocation]:
+        """Allocations that the device cannot run: neither weighting nor learning rate makes one fit."""
+        return self.barred | {split for split, n in self.kills.items() if n >= KILLS_TO_BAR}
+
+    def observe(self, rows: Rows, n_early: int) -> tuple[Observations, Indices, Indices]:
+        """What the trials say of the configurations.
+
+        A pruned trial counts with the final value that its curve predicts, from those that finished among the first
+        ``n_early``, and the variance of that prediction. One that failed, by itself or with an error, counts as worse
+        than all that finished. Two runs of the same replicate of a configuration are one observation.
+
+        Returns:
+            the observations, the numbers of their trials, and the positions of all that finished or whose curve tells
+            where they would have ended.
+        """
+        value, extra = rows.value.copy(), np.zeros(len(rows))
+        predict = self._predictions(rows, n_early)
+        for at in np.flatnonzero((rows.saying == PRUNED) & (rows.position >= 0)):
+            value[at], extra[at] = predict(int(rows.number[at])) or (math.nan, 0.0)
+        known = np.isfinite(value) & (rows.position >= 0)
+        tried = rows.position[known]
+        finished = rows.value[rows.saying == VALUE]
+        if len(finished):
+            value[rows.saying == FAILED] = 2.0 * finished.max() - finished.min()
+        used = np.flatnonzero(np.isfinite(value) & (rows.position >= 0))
+        # those without a replicate number are all observations of their own
+        same = np.where(rows.replicate[used] < 0, -1 - rows.number[used], rows.replicate[used])
+        first = np.lexsort((rows.number[used], rows.saying[used], same, rows.position[used]))
+        pairs = np.column_stack([rows.position[used], same])[first]
+        kept = np.ones(len(used), dtype=bool)
+        kept[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
+        chosen = np.sort(used[first[kept]])
+        observations = Observations(rows.position[chosen], value[chosen], rows.replicate[chosen], extra[chosen])
+        return observations, rows.number[chosen], tried
+
+    def _predictions(self, rows: Rows, n_early: int):  # type: ignore[no-untyped-def]
+        early = rows.take(slice(n_early))
+        numbers = early.number[early.saying == VALUE]
+        content = numbers.tobytes()
+        if content != self._endings[0]:
+            self._endings = (content, FinalValues([self.records[int(number)] for number in numbers]), {})
+        _, endings, known = self._endings
+
+        def predict(number: int) -> tuple[float, float] | None:
+            if number not in known:
+                final = endings.predict(self.records[number])
+                known[number] = None if final is None else (final.median, final.sd**2)
+            return known[number]
+
+        return predict
+
+    def noiseless(self, rows: Rows) -> bool:
+        """Whether the objective has no noise, as far as repeats show.
+
+        Every repeated configuration must have given the very same value each time: two of them where no two
+        configurations share a value; `REPEATS_OF_COARSE_VALUES` where some do, since values on a coarse scale (an error
+        rate on few rows) coincide by chance. Trials whose replicate number is recorded were run with different seeds, so
+        they never count.
+        """
+        which = (rows.saying == VALUE) & (rows.replicate < 0)
+        if self._noisy or not which.any():
+            return False
+        key, value = rows.key[which], rows.value[which]
+        _, group, count = np.unique(key, return_inverse=True, return_counts=True)
+        low, high = np.full(len(count), np.inf), np.full(len(count), -np.inf)
+        np.minimum.at(low, group, value)
+        np.maximum.at(high, group, value)
+        if (low < high).any():
+            self._noisy = True  # ended trials do not change
+            return False
+        coarse = len(np.unique(low)) < len(low)
+        return int((count > 1).sum()) >= (REPEATS_OF_COARSE_VALUES if coarse else 2)
