@@ -55,7 +55,7 @@ class Recommendation:
         confidence: of the set and the intervals.
         confidence_set: the configurations, best first, that together hold the best one with that probability.
         estimates: every allocation of the space, by rising head_dim.
-        noise_sd: of one trial, beyond what trials of the same replicate share.
+        noise_sd: of one trial around its configuration's expected value.
         tolerance: differences up to this are ties.
         sure: whether some allocation is best with probability ``confidence``, or the posterior mean's best is expected
             to be worse than the best by no more than ``tolerance``; measured costs play no part in it.

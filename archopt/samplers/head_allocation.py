@@ -35,21 +35,17 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
-CHALLENGER_SHARE = (
-    0.5  # of proposals that go to the runner-up: top-two Thompson sampling, Russo 2016 (arXiv:1602.08448)
-)
 STARTUP_UNTIL = 4  # times the startup proposals: a study that is that far on is not held up by them
-ACQ = "kg"
-KGS = 1.0
-CHALLENGER_DRAWS = 32  # joint draws in which to look for a runner-up
+THOMPSON_DRAWS = 32  # joint draws whose best are the contenders
+_NORMAL_NODES, _NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 
 
 class HeadAllocationSampler(BaseSampler):
     """Propose head allocations where they teach most about which one is best.
 
     The first proposals are the closed form's allocation (Thm 6.1) and its neighbours under each weighting. Then a
-    Gaussian process over the enumerated configurations (`archopt.surrogate`) models noise and replicates,
-    and top-two Thompson sampling picks the next one, which may be an old one again, as a new replicate. Discrete
+    Gaussian process over the enumerated configurations (`archopt.surrogate`) models noise and replicates, and
+    `choose` picks the next one, which may be an old one again, as a new replicate. Discrete
     parameters beside the heads join the model while the product stays enumerable; the rest go to ``base_sampler``.
     Where a study has no head parameter, or several objectives, ``base_sampler`` samples; with several
     objectives the first proposals still come from the closed form.
@@ -239,7 +235,12 @@ def _split_and_weighting(candidate: Candidate) -> tuple[HeadAllocation, Any]:
 
 
 def choose(model: StudyModel, rng: np.random.Generator) -> int:
-    """Top-two Thompson sampling: the best of one joint draw, or half of the time the best of another that differs.
+    """The configuration, or the replicate of one, from which most is to be gained for the final choice.
+
+    Contenders are the best of joint posterior draws (Thompson sampling) and the best mean. Of these the one is taken whose
+    next observation, in the replicate that it would be, is expected to lower the best posterior mean most: the
+    knowledge gradient for correlated beliefs (Frazier, Powell and Dayanik 2009, doi:10.1287/ijoc.1080.0314). That an
+    observation in a replicate of which much was seen teaches less about a split than one in a new replicate is part of it.
 
     Args:
         model: posterior of the configurations.
@@ -254,26 +255,12 @@ def choose(model: StudyModel, rng: np.random.Generator) -> int:
         barred |= model.n_trials > 0
     if barred.all():  # all of the feasible ones have been tried, or none is feasible
         barred = model.infeasible & ~model.infeasible.all()
-    draws = model.posterior.sample(rng, CHALLENGER_DRAWS)
+    draws = model.posterior.sample(rng, THOMPSON_DRAWS)
     draws[:, barred] = np.inf
-    best = draws.argmin(axis=1)
-    if ACQ != "ttts":
-        mean = np.where(barred, np.inf, model.posterior.mean)
-        lead = int(mean.argmin())
-        contenders, count = np.unique(np.append(best, lead), return_counts=True)
-        if len(contenders) == 1:
-            return int(contenders[0])
-        cov, var = model.posterior.next_observation(contenders, model.replicates[contenders])
-        pull = cov[:, contenders] / np.sqrt(var)[:, None]  # (C, C): change of each mean by one sd of the observation
-        if ACQ == "evr":
-            gap = pull - pull[:, contenders == lead]
-            gain = gap**2 @ count
-        else:
-            z = np.linspace(-2.5, 2.5, 21); w = np.exp(-0.5 * z**2); w /= w.sum()
-            gain = -(mean[contenders][None, :, None] + pull[:, :, None] * z * KGS).min(axis=1) @ w
-        return int(contenders[gain.argmax()])
-    if rng.random() < CHALLENGER_SHARE:
-        differing = best[best != best[0]]
-        if len(differing):
-            return int(differing[0])
-    return int(best[0])
+    mean = np.where(barred, np.inf, model.posterior.mean)
+    contenders = np.unique(np.append(draws.argmin(axis=1), mean.argmin()))
+    covariance, variance = model.posterior.next_observation(contenders, model.replicates[contenders])
+    # (C, C): how far each contender's mean moves for an observation one standard deviation off its expectation
+    moves = covariance[:, contenders] / np.sqrt(variance)[:, None]
+    lowest = (mean[contenders][:, None] + moves[:, :, None] * _NORMAL_NODES).min(axis=1)  # (C, nodes)
+    return int(contenders[(lowest @ _NORMAL_WEIGHTS).argmin()])

@@ -51,7 +51,7 @@ def model_study(
     An allocation that the device could not run (or that killed its worker, twice) bars every configuration with it.
 
     Args:
-        noise_sd: of one trial beyond what trials of the same replicate share, where it is known.
+        noise_sd: of one trial around its configuration's expected value, where it is known.
     """
     columns = columns_of(history, space)
     rows = columns.rows(history)

@@ -13,11 +13,12 @@ Array = npt.NDArray[np.float64]
 
 SMOOTH_OCTAVES = 1.0  # length scale of smooth(u)
 SLOW_OCTAVES = 2.0  # over which other effects change with u
-SHARED_OCTAVES = 1.0  # over which what a replicate's runs share changes with u
+SHARED_OCTAVES = 0.7  # over which what a replicate's runs share changes with u
 ORDERED_LENGTH = 0.5  # of an ordered parameter scaled to [0, 1]
 CURVATURE_MEAN, CURVATURE_SD = 0.05, 0.1  # per octave^2, in units of the observations' spread
 OPTIMUM_NODES = 7  # of u*, spread over +- 2 prior standard deviations
 LEVEL_VARIANCE = 1.0
+NARROW_VARIANCE, NARROW_POWER = 9.0, 1.5  # of what heads of width 1 cost, and how it falls with the width
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ class Inputs:
 
     def __len__(self) -> int:
         return len(self.log2_head_dim)
+
+    def fixed(self, at: npt.NDArray[np.int64] | None = None) -> Array:
+        """(m, m) covariance of the terms whose variance is not fitted: the level, and the cost of narrow heads."""
+        u = self.log2_head_dim if at is None else self.log2_head_dim[at]
+        narrow = 2.0 ** (-NARROW_POWER * u)
+        return np.asarray(LEVEL_VARIANCE + NARROW_VARIANCE * np.outer(narrow, narrow))
 
     def parts(self, at: npt.NDArray[np.int64] | None = None) -> Array:
         """(P, m, m) covariances of unit variance of the expected values: smooth, effects, interactions, own.
@@ -124,7 +131,7 @@ class PriorCovariance:
 def prior_covariance(inputs: Inputs, variances: Variances) -> PriorCovariance:
     """That of eq. S1 at these variances."""
     parts = inputs.parts()
-    matrix = np.tensordot(np.array(variances.expected), parts, axes=1) + LEVEL_VARIANCE
+    matrix = np.tensordot(np.array(variances.expected), parts, axes=1) + inputs.fixed()
     matrix[np.diag_indices_from(matrix)] += JITTER
     return PriorCovariance(matrix, np.tensordot(np.array(variances.shared), inputs.shared_parts(), axes=1))
 

@@ -11,7 +11,7 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 JITTER = 1e-8
-KNEE = 4.0  # spreads above the centre, from where values are compressed
+KNEE = 1.5  # spreads above the centre, from where values are compressed
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,9 @@ class Grouped:
         m = len(self.seen)
         rows = self._alone
         weight = 1.0 / (np.diagonal(shared)[self._at[rows]] + noise_variance + self._extra[rows])
-        precision = np.diag(np.bincount(self._at[rows], weight, minlength=m).astype(np.float64))  # of none: whole numbers
+        precision = np.diag(
+            np.bincount(self._at[rows], weight, minlength=m).astype(np.float64)
+        )  # of none: whole numbers
         vector = np.bincount(self._at[rows], weight * self._value[rows], minlength=m).astype(np.float64)
         square, log_det = float(weight @ self._value[rows] ** 2), float(-np.log(weight).sum())
         inverses = []

@@ -33,7 +33,7 @@ class Posterior:
         weights: (K,) of the mixture, sum 1.
         means: (K, M), in the observations' own units below the knee.
         optimum_nodes: (K,) the grid of u* in log2 head_dim.
-        noise_sd: of one observation, beyond what observations of the same replicate share.
+        noise_sd: of one observation around its configuration's expected value.
         variances: the fitted parts.
         scale: between the model's units and the observations'.
     """
@@ -91,9 +91,7 @@ class Posterior:
         between = np.sqrt(self.weights)[:, None] * (self.means - self.mean) / self.scale.spread
         return np.vstack([within, between])
 
-    def next_observation(
-        self, index: npt.NDArray[np.int64], replicate: npt.NDArray[np.int64]
-    ) -> tuple[Array, Array]:
+    def next_observation(self, index: npt.NDArray[np.int64], replicate: npt.NDArray[np.int64]) -> tuple[Array, Array]:
         """What another observation of some configurations would tell.
 
         Args:
@@ -170,7 +168,7 @@ def fit_posterior(inputs: Inputs, observed: Observations, prior: OptimumPrior, v
         weights=weights / weights.sum(),
         means=scale.centre + scale.spread * means,
         optimum_nodes=nodes,
-        noise_sd=float(scale.spread * np.sqrt(variances.noise)),
+        noise_sd=float(scale.spread * np.sqrt(sum(variances.shared) + variances.noise)),
         variances=variances,
         scale=scale,
         _prior=covariance,

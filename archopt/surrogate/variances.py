@@ -5,7 +5,7 @@ import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
-from archopt.surrogate.covariance import CURVATURE_MEAN, CURVATURE_SD, LEVEL_VARIANCE, Inputs, OptimumPrior, Variances
+from archopt.surrogate.covariance import CURVATURE_MEAN, CURVATURE_SD, Inputs, OptimumPrior, Variances
 from archopt.surrogate.observations import JITTER, Grouped, Observations, scale_of
 
 Array = npt.NDArray[np.float64]
@@ -18,9 +18,9 @@ MAX_ITERATIONS = 60
 def prior_medians(n_factors: int) -> Variances:
     """Of every variance."""
     return Variances(
-        expected=(0.1, *[0.1] * n_factors, *[0.03] * n_factors, 0.01),
-        shared=(0.1, 0.05, *[0.02] * n_factors),
-        noise=0.05,
+        expected=(0.4, *[0.1] * n_factors, *[0.03] * n_factors, 0.01),
+        shared=(0.1, 0.5, *[0.05] * n_factors),
+        noise=0.15,
     )
 
 
@@ -33,7 +33,8 @@ def fit_variances(
         inputs: M configurations.
         observed: N observations of them.
         prior: of the optimum.
-        noise_sd: of one observation in its own units, where it is known.
+        noise_sd: of one observation around its configuration's expected value, in its own units, where it is known; how
+            much of it a replicate's runs share is then taken from the prior.
     """
     prior_variances = prior_medians(len(inputs.ordered))
     if len(observed) == 0:
@@ -43,8 +44,9 @@ def fit_variances(
     objective = _Objective(inputs, Grouped(observed, scale), prior, medians, n_expected)
     bounds = [(np.log(LOWEST), np.log(HIGHEST))] * len(medians)
     if noise_sd is not None:
-        known = float(np.log((noise_sd / scale.spread) ** 2 + JITTER))
-        bounds[-1] = (known, known)
+        shares = medians[n_expected:] / medians[n_expected:].sum()
+        known = np.log(shares * (noise_sd / scale.spread) ** 2 + JITTER)
+        bounds[n_expected:] = [(value, value) for value in known]
     start = np.clip(np.log(medians), *np.array(bounds).T)
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_ITERATIONS})
     return Variances.from_array(np.exp(found.x), n_expected)
@@ -58,7 +60,7 @@ class _Objective:
         self._parts = inputs.parts(grouped.seen)
         self._shared_parts = inputs.shared_parts(grouped.seen)
         self._n_expected = n_expected
-        self._fixed = LEVEL_VARIANCE + CURVATURE_SD**2 * np.outer(bowl, bowl) + JITTER * np.eye(len(bowl))
+        self._fixed = inputs.fixed(grouped.seen) + CURVATURE_SD**2 * np.outer(bowl, bowl) + JITTER * np.eye(len(bowl))
         self._grouped = grouped.minus(CURVATURE_MEAN * bowl)
         self._log_medians = np.log(medians)
 

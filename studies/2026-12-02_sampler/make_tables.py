@@ -136,16 +136,18 @@ def read(path: Path) -> list[dict[str, str]]:
 
 def _run(path, table, dataset, recipe, wanted) -> None:
     done = {
-        (int(row["n_heads"]), row["weighting"], float(row["decorrelation"]), int(row["replicate"])) for row in read(path)
+        (int(row["n_heads"]), row["weighting"], float(row["decorrelation"]), int(row["replicate"]))
+        for row in read(path)
     }
     waiting = [(c, r) for c, r in wanted if (*c, r) not in done]
     if not waiting:
         return
     names = [f"{what}_{step}" for step in recipe.rungs for what in ("value", "hdi", "correlation")]
     new = not path.exists()
-    with path.open("a", newline="", encoding="utf-8") as stream, WorkerPool(
-        dataset, recipe, n_workers=2, n_threads=1
-    ) as pool:
+    with (
+        path.open("a", newline="", encoding="utf-8") as stream,
+        WorkerPool(dataset, recipe, n_workers=2, n_threads=1) as pool,
+    ):
         rows = csv.writer(stream, lineterminator="\n")
         if new:
             rows.writerow(["n_heads", "weighting", "decorrelation", "replicate", "value", "ms_per_step", *names])

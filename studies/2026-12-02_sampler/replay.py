@@ -21,6 +21,7 @@ from make_tables import DRAWN, HERE, SCORING, TUNING, read
 
 import archopt
 from archopt.search_space import ATTRIBUTES, canonical_params
+from archopt.theory import family_default, optimal_allocation
 
 CHECKPOINTS = (10, 20, 40, 80)
 REPLAYS = Path(__file__).parent / "replays"
@@ -34,7 +35,8 @@ class Answers:
     Attributes:
         draws: by configuration, values in the order of their replicates.
         regret: by configuration, distance of its mean over the truth's seeds from the lowest one, in noise sd.
-        noise_sd: of one run of the better third, beyond what runs of the same seed share.
+        noise_sd: of one run around its configuration's mean, in the better third.
+        paired_sd: the same, beyond what all runs of the same seed share.
         ms_per_step: by configuration, the median.
     """
 
@@ -43,6 +45,7 @@ class Answers:
     draws: dict[Cell, list[float]]
     regret: dict[Cell, float]
     noise_sd: float
+    paired_sd: float
     ms_per_step: dict[Cell, float]
 
 
@@ -70,13 +73,14 @@ def answers(name: str) -> Answers:
     third = np.argsort(level)[: len(cells) // 3]
     left = (values - level[:, None] - effect)[third]
     freedom = np.isfinite(left).sum() - len(third) - len(seeds) + 1
-    noise_sd = float(np.sqrt(np.nansum(left**2) / freedom))
+    noise_sd = float(np.sqrt(np.nanmean(np.nanvar(values[third], axis=1, ddof=1))))
     return Answers(
         name,
         table.d_model,
         {cell: [drawn[cell][seed] for seed in sorted(drawn[cell])] for cell in cells},
         dict(zip(cells, (level - level.min()) / noise_sd, strict=True)),
         noise_sd,
+        float(np.sqrt(np.nansum(left**2) / freedom)),
         {cell: float(np.nanmedian(times)) for cell, times in speed.items()},
     )
 
@@ -164,6 +168,23 @@ def _canonical(table: Answers, cell: Cell) -> Cell:
     return (cell[0], same["weighting"], float(same["decorrelation"]))
 
 
+def flat_prior(table: Answers, seed: int) -> list[tuple[int, Cell, dict]]:
+    """archopt's sampler, told nothing of the data."""
+    return ours(table, seed, n_samples=None, family=None)
+
+
+def wrong_prior(factor: float):
+    """archopt's sampler with a prior that far from the head_dim of the best configuration."""
+
+    def run(table: Answers, seed: int) -> list[tuple[int, Cell, dict]]:
+        best = min(table.regret, key=lambda cell: table.regret[cell])
+        default = family_default(FAMILY[table.name])
+        unit = optimal_allocation(table.d_model, N_SAMPLES[table.name], default.intrinsic_dim).head_dim
+        return ours(table, seed, constant=factor * table.d_model / best[0] / unit)
+
+    return run
+
+
 def peer(make_sampler):
     """An Optuna sampler with the kindest rule: the split is an ordered number, as the sampler likes it best."""
 
@@ -221,6 +242,9 @@ def exhaustive(table: Answers, seed: int) -> list[tuple[int, Cell, dict]]:
 
 METHODS = {
     "archopt": ours,
+    "archopt-flat": flat_prior,
+    "archopt-16-too-wide": wrong_prior(16.0),
+    "archopt-16-too-narrow": wrong_prior(1 / 16),
     "random": peer(lambda seed: optuna.samplers.RandomSampler(seed=seed)),
     "tpe": peer(lambda seed: optuna.samplers.TPESampler(seed=seed)),
     "tpe-uni": peer(lambda seed: optuna.samplers.TPESampler(seed=seed, multivariate=False)),
