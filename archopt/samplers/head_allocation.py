@@ -218,7 +218,7 @@ class HeadAllocationSampler(BaseSampler):
     def _prior(self, space: SearchSpace) -> OptimumPrior:
         if all(self._law[name] is None for name in ("n_samples", "intrinsic_dim", "constant", "family")):
             return flat_prior(space.log2_head_dim)
-        return self._prior_at(max(candidate.allocation.d_model for candidate in space.candidates))
+        return self._prior_at(space.widest)
 
     def _prior_at(self, d_model: int) -> OptimumPrior:
         return closed_form_prior(d_model, **self._law)  # type: ignore[arg-type]  # the constructor's own arguments
@@ -261,6 +261,6 @@ def choose(model: StudyModel, rng: np.random.Generator) -> int:
     contenders = np.unique(np.append(draws.argmin(axis=1), mean.argmin()))
     covariance, variance = model.posterior.next_observation(contenders, model.replicates[contenders])
     # (C, C): how far each contender's mean moves for an observation one standard deviation off its expectation
-    moves = covariance[:, contenders] / np.sqrt(variance)[:, None]
+    moves = covariance / np.sqrt(variance)[:, None]
     lowest = (mean[contenders][:, None] + moves[:, :, None] * _NORMAL_NODES).min(axis=1)  # (C, nodes)
     return int(contenders[(lowest @ _NORMAL_WEIGHTS).argmin()])

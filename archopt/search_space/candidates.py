@@ -54,6 +54,11 @@ class SearchSpace:
         """Position of each configuration by its key."""
         return {candidate.key: position for position, candidate in enumerate(self.candidates)}
 
+    @cached_property
+    def widest(self) -> int:
+        """The largest d_model."""
+        return max(candidate.allocation.d_model for candidate in self.candidates)
+
     def position(self, record: TrialRecord) -> int | None:
         """Where a trial's configuration stands, by the parameters that the space fixes; None where it does not."""
         if len(record.params) == len(self.names):

@@ -68,6 +68,7 @@ class Columns:
         self._keys: dict[tuple[tuple[str, str], ...], int] = {}
         self._noisy = False
         self._endings: tuple[bytes, FinalValues, dict[int, tuple[float, float] | None]] = (b"", FinalValues([]), {})
+        self._early: tuple[bytes, Observations] | None = None
         self._lock = threading.Lock()
 
     def extend(self, history: StudyHistory, space: SearchSpace) -> None:
@@ -121,7 +122,15 @@ class Columns:
         """Allocations that the device cannot run: neither weighting nor learning rate makes one fit."""
         return self.barred | {split for split, n in self.kills.items() if n >= KILLS_TO_BAR}
 
-    def observe(self, rows: Rows, n_early: int) -> tuple[Observations, Indices, Indices]:
+    def early(self, rows: Rows, n_early: int) -> Observations:
+        """The observations that the first ``n_early`` trials come to, remembered."""
+        content = rows.number[:n_early].tobytes()
+        known = self._early
+        if known is None or known[0] != content:
+            known = self._early = content, self.observe(rows.take(slice(n_early)), n_early)[0]
+        return known[1]
+
+    def observe(self, rows: Rows, n_early: int) -> tuple[Observations, Indices]:
         """What the trials say of the configurations.
 
         A pruned trial counts with the final value that its curve predicts, from those that finished among the first
@@ -129,8 +138,8 @@ class Columns:
         than all that finished. Two runs of the same replicate of a configuration are one observation.
 
         Returns:
-            the observations, the numbers of their trials, and the positions of all that finished or whose curve tells
-            where they would have ended.
+            the observations, and the positions of all trials that finished or whose curve tells where they would have
+            ended.
         """
         value, extra = rows.value.copy(), np.zeros(len(rows))
         predict = self._predictions(rows, n_early)
@@ -142,15 +151,10 @@ class Columns:
         if len(finished):
             value[rows.saying == FAILED] = 2.0 * finished.max() - finished.min()
         used = np.flatnonzero(np.isfinite(value) & (rows.position >= 0))
-        # those without a replicate number are all observations of their own
-        same = np.where(rows.replicate[used] < 0, -1 - rows.number[used], rows.replicate[used])
-        first = np.lexsort((rows.number[used], rows.saying[used], same, rows.position[used]))
-        pairs = np.column_stack([rows.position[used], same])[first]
-        kept = np.ones(len(used), dtype=bool)
-        kept[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
-        chosen = np.sort(used[first[kept]])
-        observations = Observations(rows.position[chosen], value[chosen], rows.replicate[chosen], extra[chosen])
-        return observations, rows.number[chosen], tried
+        if (rows.replicate[used] >= 0).any():
+            used = _one_a_replicate(rows, used)
+        observations = Observations(rows.position[used], value[used], rows.replicate[used], extra[used])
+        return observations, tried
 
     def _predictions(self, rows: Rows, n_early: int):  # type: ignore[no-untyped-def]
         early = rows.take(slice(n_early))
@@ -189,3 +193,14 @@ class Columns:
             return False
         coarse = len(np.unique(low)) < len(low)
         return int((count > 1).sum()) >= (REPEATS_OF_COARSE_VALUES if coarse else 2)
+
+
+def _one_a_replicate(rows: Rows, used: Indices) -> Indices:
+    """Of rows of the same replicate of a configuration the one to keep: one with a value, then the lowest number."""
+    # those without a replicate number are all observations of their own
+    same = np.where(rows.replicate[used] < 0, -1 - rows.number[used], rows.replicate[used])
+    order = np.lexsort((rows.number[used], rows.saying[used], same, rows.position[used]))
+    pairs = np.column_stack([rows.position[used], same])[order]
+    first = np.ones(len(used), dtype=bool)
+    first[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
+    return np.sort(used[order[first]])

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from archopt.search_space import SearchSpace, StudyHistory
-from archopt.study_model.columns import Columns, Rows, columns_of
+from archopt.study_model.columns import Rows, columns_of
 from archopt.surrogate import Inputs, Observations, OptimumPrior, Posterior, Variances, fit_posterior, fit_variances
 
 REFIT_AFTER = 20  # trials until which the variances are fitted at each
@@ -56,12 +56,13 @@ def model_study(
     columns = columns_of(history, space)
     rows = columns.rows(history)
     n_early = refit_at(len(rows))
-    observed, _, tried = columns.observe(rows, n_early)
+    observed, tried = columns.observe(rows, n_early)
     noiseless = columns.noiseless(rows)
     if noiseless and noise_sd is None:
         noise_sd = 1e-6 * float(np.std(observed.value))
     inputs = _inputs(space)
-    variances = _variances(columns, rows, observed, inputs, prior, noise_sd)
+    early = observed if n_early == len(rows) else columns.early(rows, n_early)
+    variances = _variances(inputs, early, prior, noise_sd)
     barred = columns.infeasible
     return StudyModel(
         space=space,
@@ -105,12 +106,8 @@ def refit_at(n_ended: int) -> int:
     return step
 
 
-def _variances(
-    columns: Columns, rows: Rows, observed: Observations, inputs: Inputs, prior: OptimumPrior, noise_sd: float | None
-) -> Variances:
-    """`fit_variances` to the trials that decide them, remembered: between two refits every proposal asks for the same."""
-    n_early = refit_at(len(rows))
-    early = observed if n_early == len(rows) else columns.observe(rows.take(slice(n_early)), n_early)[0]
+def _variances(inputs: Inputs, early: Observations, prior: OptimumPrior, noise_sd: float | None) -> Variances:
+    """`fit_variances`, remembered: between two refits every proposal asks for the same."""
     arrays = (early.index, early.value, early.replicate, early.extra_variance)
     return _fitted(inputs, tuple(array.tobytes() for array in arrays), prior, noise_sd)
 

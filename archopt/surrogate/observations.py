@@ -12,6 +12,9 @@ Indices = npt.NDArray[np.int64]
 
 JITTER = 1e-8
 KNEE = 1.5  # spreads above the centre, from where values are compressed
+MAX_LOG_EXCESS = (
+    4.0  # logarithm of the spreads above that: what is fifty spreads off is bad, and no worse for being more
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Scale:
         stretch a model of the good ones.
         """
         scaled = (value - self.centre) / self.spread
-        return np.where(scaled > KNEE, KNEE + np.log1p(np.maximum(scaled - KNEE, 0.0)), scaled)
+        excess = np.minimum(np.log1p(np.maximum(scaled - KNEE, 0.0)), MAX_LOG_EXCESS)
+        return np.where(scaled > KNEE, KNEE + excess, scaled)
 
 
 def scale_of(value: Array) -> Scale:
@@ -94,23 +98,32 @@ class Grouped:
     """
 
     def __init__(self, observed: Observations, scale: Scale) -> None:
-        self.seen, self._at = np.unique(observed.index, return_inverse=True)
+        counts = np.bincount(observed.index)
+        self.seen = np.flatnonzero(counts)
+        place = np.zeros(len(counts), dtype=np.int64)
+        place[self.seen] = np.arange(len(self.seen))
+        self._at = place[observed.index]
         self._value = scale.apply(observed.value)
         self._extra = observed.extra_variance / scale.spread**2 + JITTER
-        order = np.argsort(observed.replicate, kind="stable")
-        numbers, starts, counts = np.unique(observed.replicate[order], return_index=True, return_counts=True)
-        alone = [order[observed.replicate[order] < 0]]
         self._blocks: list[Indices] = []
         self._numbers: list[int] = []  # replicate of each block
-        for number, start, count in zip(numbers, starts, counts, strict=True):
-            rows = order[start : start + count]
-            if number >= 0 and count == 1:
+        alone = [np.flatnonzero(observed.replicate < 0)]
+        numbered = np.flatnonzero(observed.replicate >= 0)
+        by_number = numbered[np.argsort(observed.replicate[numbered], kind="stable")]
+        numbers, starts = np.unique(observed.replicate[by_number], return_index=True)
+        for number, rows in zip(numbers, np.split(by_number, starts[1:]), strict=False):
+            if len(rows) == 1:
                 alone.append(rows)
-            elif number >= 0:
+            else:
                 self._blocks.append(rows)
                 self._numbers.append(int(number))
         self._alone = np.concatenate(alone)
         self._replicate = observed.replicate
+
+    @property
+    def coupled(self) -> bool:
+        """Whether some replicate has two observations, which then share noise."""
+        return bool(self._blocks)
 
     def minus(self, mean: Array) -> "Grouped":
         """The same with ``mean`` (m,) of each configuration taken off its values."""
@@ -150,6 +163,7 @@ class Grouped:
             number: (self._at[rows], inverse)
             for number, rows, inverse in zip(self._numbers, self._blocks, said.inverses, strict=True)
         }
+        # one at a time: few are alone in a replicate that has a number
         for row in self._alone[self._replicate[self._alone] >= 0]:
             at = self._at[row]
             variance = shared[at, at] + noise_variance + self._extra[row]

@@ -47,7 +47,9 @@ class Posterior:
     _prior: PriorCovariance
     _seen: npt.NDArray[np.int64]  # (m,)
     _readings: Array  # (m,)
-    _precision_root: Array  # (m, m) lower Cholesky factor of the precision of the readings' noise
+    _reading_noise: "_ReadingNoise"
+    _cross: Array  # (m, M) prior covariance of the readings with the expected values
+    _slopes: Array  # (K, m) the readings of each bowl, whitened
     _factor: Array  # (m, m) lower Cholesky factor of the readings' covariance
     _grouped: Grouped
     _said: Information
@@ -72,53 +74,9 @@ class Posterior:
     @cached_property
     def sd(self) -> Array:
         """(M,) of the expected value, noise apart."""
-        common = np.diagonal(self._prior.matrix) - (self._half**2).sum(axis=0)
-        return np.asarray(self.scale.spread * np.sqrt(np.maximum(common + (self._mixture**2).sum(axis=0), 0.0)))
-
-    @cached_property
-    def _half(self) -> Array:
-        """(m, M); prior less its square is the covariance of all but the bowl."""
-        return np.asarray(
-            solve_triangular(self._factor, self._prior.matrix[self._seen], lower=True, check_finite=False)
-        )
-
-    @cached_property
-    def _mixture(self) -> Array:
-        """(2K, M) whose square is the covariance due to the bowl: its coefficient's, and that of its place."""
-        slopes = solve_triangular(self._factor, self._bowls[:, self._seen].T, lower=True, check_finite=False)
-        unexplained = self._bowls - slopes.T @ self._half
-        within = np.sqrt(self.weights * self._curvature[1])[:, None] * unexplained
-        between = np.sqrt(self.weights)[:, None] * (self.means - self.mean) / self.scale.spread
-        return np.vstack([within, between])
-
-    def next_observation(self, index: npt.NDArray[np.int64], replicate: npt.NDArray[np.int64]) -> tuple[Array, Array]:
-        """What another observation of some configurations would tell.
-
-        Args:
-            index: (C,) which of the M configurations.
-            replicate: (C,) in which replicate; -1 where not known.
-
-        Returns:
-            (C, M) covariances of the observations with the expected values, and (C,) variances of the observations; the
-            mixture over u* is taken for one Gaussian with its moments.
-        """
-        shared, noise = self._prior.shared, self.variances.noise
-        known = self._grouped.known_noise(self._said, shared[np.ix_(self._seen, self._seen)], noise)
-        combine = np.zeros((len(index), len(shared)))  # an observation's expectation, in terms of expected values
-        own = shared[index, index] + noise
-        for row, (at, number) in enumerate(zip(index, replicate, strict=True)):
-            if number in known:
-                seen, inverse = known[number]
-                places = self._seen[seen]
-                pull = inverse @ shared[places, at]  # what the replicate's other runs say of the noise of this one
-                combine[row, places] -= pull
-                own[row] -= shared[at, places] @ pull
-        combine[np.arange(len(index)), index] += 1.0
-        covariance = combine @ self._prior.matrix
-        half = solve_triangular(self._factor, covariance[:, self._seen].T, lower=True, check_finite=False)
-        covariance += (combine @ self._mixture.T) @ self._mixture - half.T @ self._half
-        variance = np.einsum("ij,ij->i", covariance, combine) + own
-        return self.scale.spread**2 * covariance, self.scale.spread**2 * variance
+        half, spread = self._known(self._cross, self._bowls, self.means - self.mean)
+        variance = np.diagonal(self._prior.matrix) - (half**2).sum(axis=0) + (spread**2).sum(axis=0)
+        return np.asarray(self.scale.spread * np.sqrt(np.maximum(variance, 0.0)))
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """(size, M) joint draws of the expected values.
@@ -130,13 +88,60 @@ class Posterior:
         mean, variance = (each[node] for each in self._curvature)
         bowl = (mean + np.sqrt(variance) * rng.standard_normal(size))[:, None] * self._bowls[node]
         prior = rng.standard_normal((size, len(self._prior.matrix))) @ self._prior.root.T
-        noise = rng.standard_normal((len(self._seen), size))
-        noise = solve_triangular(self._precision_root, noise, lower=True, trans=1, check_finite=False).T
-        missing = self._readings - (prior + bowl)[:, self._seen] - noise
-        moved = (
-            prior + cho_solve((self._factor, True), missing.T, check_finite=False).T @ self._prior.matrix[self._seen]
-        )
+        missing = self._readings - (prior + bowl)[:, self._seen] - self._reading_noise.draw(rng, size)
+        moved = prior + cho_solve((self._factor, True), missing.T, check_finite=False).T @ self._cross
         return np.asarray(self.scale.centre + self.scale.spread * (moved + bowl))
+
+    def next_observation(self, index: npt.NDArray[np.int64], replicate: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+        """What another observation of some configurations would tell of them.
+
+        Args:
+            index: (C,) which of the M configurations.
+            replicate: (C,) in which replicate; -1 where not known.
+
+        Returns:
+            (C, C) covariances of the observations with the expected values, and (C,) variances of the observations; the
+            mixture over u* is taken for one Gaussian with its moments.
+        """
+        shared, noise = self._prior.shared, self.variances.noise
+        known = self._grouped.known_noise(self._said, shared[np.ix_(self._seen, self._seen)], noise)
+        # an observation's expectation, in terms of the expected values of those seen, and of the configuration itself
+        combine = np.zeros((len(index), len(self._seen)))
+        own = shared[index, index] + noise
+        for row, (at, number) in enumerate(zip(index, replicate, strict=True)):
+            if number in known:
+                seen, inverse = known[number]
+                places = self._seen[seen]
+                combine[row, seen] = -inverse @ shared[places, at]  # what the replicate's other runs say of its noise
+                own[row] += shared[at, places] @ combine[row, seen]
+        involved = combine.any(axis=0)
+        places = np.concatenate([index, self._seen[involved]])  # the only ones that matter
+        combine = np.hstack([np.eye(len(index)), combine[:, involved]])
+        prior, centred = self._prior.matrix[np.ix_(places, places)], (self.means - self.mean)[:, places]
+        n = len(index)
+        half, spread = self._known(
+            self._cross[:, places] @ combine.T, self._bowls[:, places] @ combine.T, centred @ combine.T
+        )
+        half_at, spread_at = self._known(self._cross[:, index], self._bowls[:, index], centred[:, :n])
+        covariance = combine @ prior[:, :n] - half.T @ half_at + spread.T @ spread_at
+        variance = ((combine @ prior) * combine).sum(axis=1) - (half**2).sum(axis=0) + (spread**2).sum(axis=0) + own
+        return self.scale.spread**2 * covariance, self.scale.spread**2 * variance
+
+    def _known(self, cross: Array, bowls: Array, means: Array) -> tuple[Array, Array]:
+        """Of k combinations of expected values what their posterior covariance is made of.
+
+        Args:
+            cross: (m, k) prior covariance with the readings.
+            bowls, means: (K, k) the bowls, and the components' means about the mixture's.
+
+        Returns:
+            (m, k), whose square is to be taken off the prior covariance, and (2K, k), whose square is to be added: of the
+            bowl's coefficient, and of its place.
+        """
+        half = solve_triangular(self._factor, cross, lower=True, check_finite=False)
+        within = np.sqrt(self.weights * self._curvature[1])[:, None] * (bowls - self._slopes @ half)
+        between = np.sqrt(self.weights)[:, None] * means / self.scale.spread
+        return half, np.vstack([within, between])
 
 
 def fit_posterior(inputs: Inputs, observed: Observations, prior: OptimumPrior, variances: Variances) -> Posterior:
@@ -147,10 +152,10 @@ def fit_posterior(inputs: Inputs, observed: Observations, prior: OptimumPrior, v
     covariance = prior_covariance(inputs, variances)
     square_of = np.ix_(seen, seen)
     said = grouped.information(covariance.shared[square_of], variances.noise)
-    precision_root = cholesky(said.precision, lower=True, check_finite=False)
-    noise = inverse_of(precision_root)
-    readings = noise @ said.vector
-    factor = cholesky(covariance.matrix[square_of] + noise, lower=True, check_finite=False)
+    noise = _ReadingNoise(said, coupled=grouped.coupled)
+    readings = noise.times(said.vector)
+    cross = covariance.matrix[seen]
+    factor = cholesky(noise.added_to(cross[:, seen]), lower=True, check_finite=False)
     nodes, log_prior = prior.nodes()
     bowls = (inputs.log2_head_dim[None, :] - nodes[:, None]) ** 2  # (K, M)
     # Given its coefficient the bowl is a known curve, so that one factor of everything else serves all nodes: the
@@ -163,7 +168,7 @@ def fit_posterior(inputs: Inputs, observed: Observations, prior: OptimumPrior, v
     log_weights = log_prior - 0.5 * ((residuals**2).sum(axis=1) - delta**2 / variance) + 0.5 * np.log(variance)
     weights = np.exp(log_weights - log_weights.max())
     left = solve_triangular(factor, (residuals - delta[:, None] * slopes).T, lower=True, trans=1, check_finite=False)
-    means = left.T @ covariance.matrix[seen] + (CURVATURE_MEAN + delta[:, None]) * bowls
+    means = left.T @ cross + (CURVATURE_MEAN + delta[:, None]) * bowls
     return Posterior(
         weights=weights / weights.sum(),
         means=scale.centre + scale.spread * means,
@@ -174,10 +179,39 @@ def fit_posterior(inputs: Inputs, observed: Observations, prior: OptimumPrior, v
         _prior=covariance,
         _seen=seen,
         _readings=readings,
-        _precision_root=precision_root,
+        _reading_noise=noise,
+        _cross=cross,
+        _slopes=slopes,
         _grouped=grouped,
         _said=said,
         _factor=factor,
         _bowls=bowls,
         _curvature=(CURVATURE_MEAN + delta, variance),
     )
+
+
+class _ReadingNoise:
+    """The noise of m readings, given by its precision, which is diagonal where no replicate has two observations."""
+
+    def __init__(self, said: Information, *, coupled: bool) -> None:
+        self._variance = 1.0 / np.diagonal(said.precision)
+        self._root = cholesky(said.precision, lower=True, check_finite=False) if coupled else None
+        self._covariance = None if self._root is None else inverse_of(self._root)
+
+    def times(self, vector: Array) -> Array:
+        return np.asarray(self._variance * vector if self._covariance is None else self._covariance @ vector)
+
+    def added_to(self, matrix: Array) -> Array:
+        """A copy of ``matrix`` with the noise's covariance added."""
+        if self._covariance is not None:
+            return np.asarray(matrix + self._covariance)
+        found = matrix.copy()
+        found[np.diag_indices_from(found)] += self._variance
+        return found
+
+    def draw(self, rng: np.random.Generator, size: int) -> Array:
+        """(size, m)"""
+        normal = rng.standard_normal((len(self._variance), size))
+        if self._root is None:
+            return np.asarray((np.sqrt(self._variance)[:, None] * normal).T)
+        return np.asarray(solve_triangular(self._root, normal, lower=True, trans=1, check_finite=False).T)

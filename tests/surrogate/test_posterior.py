@@ -10,7 +10,7 @@ from scipy.special import softmax
 from scipy.stats import chi2, multivariate_normal
 
 from archopt.surrogate import Inputs, Observations, OptimumPrior, Posterior, Variances, fit_posterior, fit_variances
-from archopt.surrogate.covariance import CURVATURE_MEAN, CURVATURE_SD
+from archopt.surrogate.covariance import CURVATURE_MEAN, CURVATURE_SD, NARROW_POWER, NARROW_VARIANCE
 from archopt.surrogate.observations import JITTER, scale_of
 
 PRIOR = OptimumPrior(3.0, 1.5)
@@ -56,7 +56,7 @@ def test_one_configuration_alone_gives_the_conjugate_answer() -> None:
     posterior = fit_posterior(inputs, _observations([0, 0, 0], value, [0, 1, 2]), prior, variances)
     centre, scale = np.mean(value), np.std(value)
     scaled = (np.array(value) - centre) / scale
-    prior_variance = 1.0 + 0.1 + 0.01
+    prior_variance = 1.0 + 9.0 * 8.0 ** (-2 * 1.5) + 0.1 + 0.01  # level, narrow heads at head_dim 8, smooth, own
     precision = 1 / prior_variance + 3 / (0.25 + JITTER)
     mean = (scaled.sum() / (0.25 + JITTER)) / precision
     assert posterior.mean[0] == pytest.approx(centre + scale * mean, rel=1e-6)
@@ -75,7 +75,8 @@ def test_the_posterior_is_that_of_a_dense_gaussian_at_every_node() -> None:
 
     scaling = scale_of(value)
     scaled, scale, centre = scaling.apply(value), scaling.spread, scaling.centre
-    shared = 1.0 + np.tensordot(variances.expected, inputs.parts(), axes=1)
+    narrow = NARROW_VARIANCE * np.outer(2.0 ** (-NARROW_POWER * u), 2.0 ** (-NARROW_POWER * u))
+    shared = 1.0 + narrow + np.tensordot(variances.expected, inputs.parts(), axes=1)
     own_noise = 0.3 + observed.extra_variance / scale**2 + JITTER
     together = (replicate[:, None] == replicate[None, :]) & (replicate[:, None] >= 0) | np.eye(30, dtype=bool)
     of_replicate = np.tensordot(variances.shared, inputs.shared_parts(), axes=1)[np.ix_(index, index)]
@@ -120,7 +121,7 @@ def test_it_finds_the_noise_and_the_best_configuration() -> None:
         variances = fit_variances(inputs, observed, PRIOR)
         posterior = fit_posterior(inputs, observed, PRIOR, variances)
         regrets.append((truth[np.argmin(posterior.mean)] - truth.min()) / 0.03)
-        ratios.append(posterior.noise_sd / 0.03)
+        ratios.append(posterior.noise_sd / np.hypot(0.05, 0.03))
     # 120 noisy runs, 8 data sets; the lowest single value would miss by about one noise sd
     assert np.mean(regrets) < 0.5
     assert 0.7 < np.mean(ratios) < 1.3
@@ -129,16 +130,16 @@ def test_it_finds_the_noise_and_the_best_configuration() -> None:
 def test_a_shared_replicate_effect_does_not_count_as_a_difference() -> None:
     # two configurations, each observed in three replicates whose shared shift is far larger than their difference
     inputs = Inputs(np.array([3.0, 3.0]), np.array([[0.0], [1.0]]), (False,))
-    shifts = [0.0, 1.0, -1.0]
+    shifts = [0.0, 1.0, -1.0, 0.5, -0.5, 0.8]
     value = [*shifts, *[shift + 0.1 for shift in shifts]]
     chances = []
-    for replicate in ([0, 1, 2, 0, 1, 2], [0, 1, 2, 3, 4, 5]):
-        observed = _observations([0, 0, 0, 1, 1, 1], value, replicate)
+    for replicate in ([*range(6), *range(6)], list(range(12))):
+        observed = _observations([0] * 6 + [1] * 6, value, replicate)
         variances = fit_variances(inputs, observed, PRIOR)
         draws = fit_posterior(inputs, observed, PRIOR, variances).sample(np.random.default_rng(0), 4000)
         chances.append(np.mean(draws[:, 0] < draws[:, 1]))
     paired, unpaired = chances
-    assert paired > 0.75  # six values, variances unknown: sure, but not certain
+    assert paired > 0.75  # twelve values, variances unknown: sure, but not certain
     assert unpaired < 0.65  # the same values without pairs are nearly a coin toss
 
 

@@ -8,7 +8,7 @@ from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal
 
 from archopt.surrogate import Inputs, Observations, OptimumPrior, fit_variances
-from archopt.surrogate.covariance import CURVATURE_MEAN, CURVATURE_SD
+from archopt.surrogate.covariance import CURVATURE_MEAN, CURVATURE_SD, NARROW_POWER, NARROW_VARIANCE
 from archopt.surrogate.observations import Grouped, scale_of
 from archopt.surrogate.variances import VARIANCE_PRIOR_SD, _Objective, prior_medians
 
@@ -38,9 +38,11 @@ def test_the_evidence_is_that_of_a_dense_gaussian() -> None:
     expected, shared, noise = np.split(np.exp(point), [N_EXPECTED, len(point) - 1])
     at, scale = observed.index, scale_of(observed.value)
     bowl = (INPUTS.log2_head_dim[at] - PRIOR.log2_head_dim) ** 2
+    narrow = 2.0 ** (-NARROW_POWER * INPUTS.log2_head_dim[at])
     together = (observed.replicate[:, None] == observed.replicate) & (observed.replicate[:, None] >= 0)
     covariance = (
         1.0
+        + NARROW_VARIANCE * np.outer(narrow, narrow)
         + CURVATURE_SD**2 * np.outer(bowl, bowl)
         + np.tensordot(expected, INPUTS.parts(), axes=1)[np.ix_(at, at)]
         + (together | np.eye(40, dtype=bool)) * np.tensordot(shared, INPUTS.shared_parts(), axes=1)[np.ix_(at, at)]
@@ -80,4 +82,5 @@ def test_without_observations_it_is_the_prior() -> None:
 def test_a_known_noise_is_kept() -> None:
     observed = _observed(12)
     fitted = fit_variances(INPUTS, observed, PRIOR, noise_sd=0.2)
-    assert np.sqrt(fitted.noise) * scale_of(observed.value).spread == pytest.approx(0.2, rel=1e-4)
+    total = np.sqrt(sum(fitted.shared) + fitted.noise) * scale_of(observed.value).spread
+    assert total == pytest.approx(0.2, rel=1e-4)
