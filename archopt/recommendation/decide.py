@@ -14,6 +14,7 @@ from archopt.study_model import StudyModel
 
 DRAWS = 4_000  # from the posterior: P(best) to within 0.008 at one standard error
 TOLERANCE_IN_NOISE_SD = 0.1  # differences below this are called ties
+FEWEST_TO_GUESS_NOISE = 8  # configurations with one value each, from which the roughness of the surface says something
 SAME_COST = 1.05  # what timings repeat to: within it the better mean decides, not the clock
 
 
@@ -192,7 +193,13 @@ def _caveats(model: StudyModel, n_finished: int) -> tuple[str, ...]:
     if model.noiseless:
         caveats.append("repeated trials gave identical values: the objective has no noise, or its seed is fixed")
     elif len(set(model.observed.index.tolist())) == len(model.observed):
-        caveats.append("no configuration was run twice: the noise is a guess from how rough the values are")
+        if len(model.observed) < FEWEST_TO_GUESS_NOISE:
+            caveats.append(
+                f"{len(model.observed)} configurations, none run twice, cannot tell noise from differences: the certainty "
+                "rests on an assumed noise; run the same again with another seed, or give noise_sd"
+            )
+        else:
+            caveats.append("no configuration was run twice: the noise is a guess from how rough the values are")
     if n_finished < 10:
         caveats.append(f"only {n_finished} trials finished")
     return tuple(caveats)

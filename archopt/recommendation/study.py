@@ -30,8 +30,8 @@ def recommend(
             `HeadAllocationSampler` recorded it.
         confidence: of the confidence set.
         tolerance: differences up to this are ties, in the objective's units; 0.1 noise sd by default.
-        noise_sd: of one trial around its configuration's expected value, where known; else estimated from replicates and
-            from how rough the values are.
+        noise_sd: of one trial around its configuration's expected value, where known; else estimated from replicates
+            and from how rough the values are.
         d_model: D (or the parameter that holds it), where the study does not say.
         prior: of the optimum; by default the one that the study's sampler recorded, or none.
 

@@ -26,7 +26,7 @@ from archopt.search_space import (
     record_optimum,
     search_space_of,
 )
-from archopt.study_model import StudyModel, closed_form_prior, flat_prior, model_study
+from archopt.study_model import StudyModel, closed_form_prior, flat_prior, informed_prior, model_study, optimum_of
 from archopt.surrogate import OptimumPrior
 from archopt.theory import family_default
 
@@ -61,6 +61,8 @@ class HeadAllocationSampler(BaseSampler):
         head_param: the Optuna parameter that holds the heads.
         head_param_kind: "n_heads", "head_dim" or "allocation" ("8x64").
         base_sampler: any Optuna sampler; TPE by default.
+        warm_start: earlier studies of the same kind of data, at another n or D: where their best head_dim was moves and
+            narrows the prior. They are read once, here.
         seed: with the trial's number it fixes every draw. None draws one.
 
     Raises:
@@ -94,6 +96,7 @@ class HeadAllocationSampler(BaseSampler):
         head_param: str = N_HEADS,
         head_param_kind: str = "n_heads",
         base_sampler: BaseSampler | None = None,
+        warm_start: "Sequence[Study]" = (),
         seed: int | None = None,
     ) -> None:
         if seed is not None and seed < 0:
@@ -109,6 +112,7 @@ class HeadAllocationSampler(BaseSampler):
         family_default(family or "table")
         if isinstance(d_model, int):
             self._prior_at(d_model)  # a mistake shows here, not in the first trial
+        self._earlier = tuple(optimum_of(study) for study in warm_start)
         self._base = base_sampler
         self._seed = secrets.randbits(32) if seed is None else seed
 
@@ -217,8 +221,10 @@ class HeadAllocationSampler(BaseSampler):
 
     def _prior(self, space: SearchSpace) -> OptimumPrior:
         if all(self._law[name] is None for name in ("n_samples", "intrinsic_dim", "constant", "family")):
-            return flat_prior(space.log2_head_dim)
-        return self._prior_at(space.widest)
+            prior = flat_prior(space.log2_head_dim)
+        else:
+            prior = self._prior_at(space.widest)
+        return informed_prior(prior, self._earlier, space.widest) if self._earlier else prior
 
     def _prior_at(self, d_model: int) -> OptimumPrior:
         return closed_form_prior(d_model, **self._law)  # type: ignore[arg-type]  # the constructor's own arguments
@@ -237,10 +243,10 @@ def _split_and_weighting(candidate: Candidate) -> tuple[HeadAllocation, Any]:
 def choose(model: StudyModel, rng: np.random.Generator) -> int:
     """The configuration, or the replicate of one, from which most is to be gained for the final choice.
 
-    Contenders are the best of joint posterior draws (Thompson sampling) and the best mean. Of these the one is taken whose
-    next observation, in the replicate that it would be, is expected to lower the best posterior mean most: the
-    knowledge gradient for correlated beliefs (Frazier, Powell and Dayanik 2009, doi:10.1287/ijoc.1080.0314). That an
-    observation in a replicate of which much was seen teaches less about a split than one in a new replicate is part of it.
+    Contenders are the best of joint posterior draws (Thompson sampling) and the best mean. Of these the one is taken
+    whose next observation, in the replicate that it would be, is expected to lower the best posterior mean most: the
+    knowledge gradient for correlated beliefs (Frazier, Powell and Dayanik 2009, doi:10.1287/ijoc.1080.0314). In a
+    replicate of which much was seen an observation teaches less about a split than in a new one; that is part of it.
 
     Args:
         model: posterior of the configurations.

@@ -73,8 +73,8 @@ class StudyHistory:
         """The parameters that can enter a model, each with a late distribution.
 
         Those that say what the split is come from any trial, open ones too: a second worker knows the space as soon as
-        the first has suggested it. Any other must stand in every ended trial, or a parameter that is conditional, or was
-        added midway, would cost the model all trials without it.
+        the first has suggested it. Any other must stand in every ended trial, or a parameter that is conditional, or
+        was added midway, would cost the model all trials without it.
         """
         found = dict(self._distributions)
         for trial in self._open:

@@ -2,5 +2,6 @@
 
 from archopt.study_model.model import StudyModel, model_study
 from archopt.study_model.prior import closed_form_prior, flat_prior
+from archopt.study_model.transfer import informed_prior, optimum_of
 
-__all__ = ["StudyModel", "closed_form_prior", "flat_prior", "model_study"]
+__all__ = ["StudyModel", "closed_form_prior", "flat_prior", "informed_prior", "model_study", "optimum_of"]

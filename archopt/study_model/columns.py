@@ -63,7 +63,8 @@ class Columns:
         self.records: dict[int, TrialRecord] = {}  # by number, of those that say VALUE or PRUNED
         self.kills: Counter[HeadAllocation] = Counter()
         self.barred: set[HeadAllocation] = set()
-        self._rows = Rows(*(np.empty(0, dtype=np.int64) for _ in range(5)), np.empty(0))
+        none = np.empty(0, dtype=np.int64)
+        self._rows = Rows(none, none, none, none, none, np.empty(0))
         self._n_read = 0
         self._keys: dict[tuple[tuple[str, str], ...], int] = {}
         self._noisy = False
@@ -177,8 +178,8 @@ class Columns:
 
         Every repeated configuration must have given the very same value each time: two of them where no two
         configurations share a value; `REPEATS_OF_COARSE_VALUES` where some do, since values on a coarse scale (an error
-        rate on few rows) coincide by chance. Trials whose replicate number is recorded were run with different seeds, so
-        they never count.
+        rate on few rows) coincide by chance. Trials whose replicate number is recorded were run with different seeds,
+        so they never count.
         """
         which = (rows.saying == VALUE) & (rows.replicate < 0)
         if self._noisy or not which.any():

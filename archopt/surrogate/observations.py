@@ -132,7 +132,7 @@ class Grouped:
         return other
 
     def information(self, shared: Array, noise_variance: float) -> Information:
-        """What the values say where the noise inside a replicate has covariance ``shared`` (m, m) and its own variance."""
+        """What the values say where a replicate's runs share noise of covariance ``shared`` (m, m) and their own."""
         m = len(self.seen)
         rows = self._alone
         weight = 1.0 / (np.diagonal(shared)[self._at[rows]] + noise_variance + self._extra[rows])
@@ -158,7 +158,7 @@ class Grouped:
         return Information(precision, vector, square, log_det, inverses)
 
     def known_noise(self, said: Information, shared: Array, noise_variance: float) -> dict[int, tuple[Indices, Array]]:
-        """By replicate: the configurations seen in it, (k,) of m, and the inverse of their noise's covariance (k, k)."""
+        """By replicate the configurations seen in it, (k,) of m, and the inverse of their noise's covariance (k, k)."""
         found = {
             number: (self._at[rows], inverse)
             for number, rows, inverse in zip(self._numbers, self._blocks, said.inverses, strict=True)

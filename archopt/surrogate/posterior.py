@@ -135,8 +135,8 @@ class Posterior:
             bowls, means: (K, k) the bowls, and the components' means about the mixture's.
 
         Returns:
-            (m, k), whose square is to be taken off the prior covariance, and (2K, k), whose square is to be added: of the
-            bowl's coefficient, and of its place.
+            (m, k), whose square is to be taken off the prior covariance, and (2K, k), whose square is to be added: that
+            of the bowl's coefficient, and that of its place.
         """
         half = solve_triangular(self._factor, cross, lower=True, check_finite=False)
         within = np.sqrt(self.weights * self._curvature[1])[:, None] * (bowls - self._slopes @ half)

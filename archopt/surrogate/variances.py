@@ -87,6 +87,6 @@ class _Objective:
         slopes = [
             np.tensordot(self._parts, inverse - np.outer(alpha, alpha), axes=2),
             np.tensordot(self._shared_parts, by_shared, axes=2),
-            [by_noise],
+            np.array([by_noise]),
         ]
         return float(loss), 0.5 * variances * np.concatenate(slopes) + deviation / VARIANCE_PRIOR_SD

@@ -1,4 +1,4 @@
-"""Full grids with known answers: every configuration trained with seeds to draw from and with other seeds for the truth.
+"""Full grids with known answers: every configuration trained with seeds to draw from and others for the truth.
 
 ``python make_tables.py [NAME ...]`` makes the named tables, or all of them; one that was cut short goes on where it
 ended. A row is one run: its configuration, its replicate, and what it showed at each rung.

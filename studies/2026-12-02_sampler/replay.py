@@ -1,7 +1,7 @@
 """Methods on the tables: what each recommends after 10, 20, 40 and 80 trials, and how far that is from the best.
 
-``python replay.py METHOD [--tables NAME ...] [--seeds N]`` adds to ``replays/METHOD.csv`` what is not there yet. A trial
-is a draw from a table; regret is measured on seeds that are never drawn.
+``python replay.py METHOD [--tables NAME ...] [--seeds N]`` adds to ``replays/METHOD.csv`` what is not there yet. A
+trial is a draw from a table; regret is measured on seeds that are never drawn.
 """
 
 import argparse
@@ -20,10 +20,12 @@ import optuna
 from make_tables import DRAWN, HERE, SCORING, TUNING, read
 
 import archopt
+from archopt.campaign.stopping import CHECK_EVERY, MIN_FINISHED_TO_STOP, SURE_CHECKS_TO_STOP
 from archopt.search_space import ATTRIBUTES, canonical_params
 from archopt.theory import family_default, optimal_allocation
 
 CHECKPOINTS = (10, 20, 40, 80)
+MOST_TRIALS = 200
 REPLAYS = Path(__file__).parent / "replays"
 Cell = tuple[int, str, float]
 
@@ -119,6 +121,26 @@ def choices(table: Answers) -> tuple[list[int], list[str], list[float]]:
 
 def ours(table: Answers, seed: int, **options) -> list[tuple[int, Cell, dict]]:
     """archopt's sampler, told what `archopt search` would tell it, and its recommendation."""
+    study, objective = _our_study(table, seed, options)
+    found = []
+    for checkpoint in CHECKPOINTS:
+        study.optimize(objective, n_trials=checkpoint - len(study.trials))
+        found.append(_told(table, archopt.recommend(study), checkpoint))
+    return found
+
+
+def until_sure(table: Answers, seed: int) -> list[tuple[int, Cell, dict]]:
+    """archopt as `archopt search` runs it: it stops when it is sure at three looks in a row, five trials apart."""
+    study, objective = _our_study(table, seed, {})
+    n_sure = 0
+    while n_sure < SURE_CHECKS_TO_STOP and len(study.trials) < MOST_TRIALS:
+        study.optimize(objective, n_trials=CHECK_EVERY)
+        told = archopt.recommend(study)
+        n_sure = n_sure + 1 if told.sure and len(study.trials) >= MIN_FINISHED_TO_STOP else 0
+    return [_told(table, told, len(study.trials))]
+
+
+def _our_study(table: Answers, seed: int, options: dict):
     draws = Draws(table, seed)
     heads, weightings, decorrelations = choices(table)
 
@@ -135,19 +157,17 @@ def ours(table: Answers, seed: int, **options) -> list[tuple[int, Cell, dict]]:
 
     prior = {"n_samples": N_SAMPLES[table.name], "family": FAMILY[table.name]}
     sampler = archopt.HeadAllocationSampler(d_model=table.d_model, seed=seed, **{**prior, **options})
-    study = optuna.create_study(sampler=sampler)
-    found = []
-    for checkpoint in CHECKPOINTS:
-        study.optimize(objective, n_trials=checkpoint - len(study.trials))
-        told = archopt.recommend(study)
-        members = [_cell_of(table, estimate) for estimate in told.confidence_set]
-        extra = {
-            "set_size": len(members),
-            "covered": int(min(table.regret[cell] for cell in members) <= 0.1),
-            "sure": int(told.sure),
-        }
-        found.append((checkpoint, _canonical(table, tuple(told.params[n] for n in PARAMS)), extra))
-    return found
+    return optuna.create_study(sampler=sampler), objective
+
+
+def _told(table: Answers, told, n_trials: int) -> tuple[int, Cell, dict]:
+    members = [_cell_of(table, estimate) for estimate in told.confidence_set]
+    extra = {
+        "set_size": len(members),
+        "covered": int(min(table.regret[cell] for cell in members) <= 0.1),
+        "sure": int(told.sure),
+    }
+    return n_trials, _canonical(table, tuple(told.params[name] for name in PARAMS)), extra
 
 
 PARAMS = ("n_heads", "weighting", "decorrelation")
@@ -243,6 +263,7 @@ def exhaustive(table: Answers, seed: int) -> list[tuple[int, Cell, dict]]:
 METHODS = {
     "archopt": ours,
     "archopt-flat": flat_prior,
+    "archopt-until-sure": until_sure,
     "archopt-16-too-wide": wrong_prior(16.0),
     "archopt-16-too-narrow": wrong_prior(1 / 16),
     "random": peer(lambda seed: optuna.samplers.RandomSampler(seed=seed)),

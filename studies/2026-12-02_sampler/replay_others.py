@@ -6,6 +6,7 @@
 import sys
 import tempfile
 import warnings
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +31,12 @@ def smac(*, with_prior: bool):
     """SMAC3's facade for tuning, told that the objective is noisy, so that it re-evaluates incumbents."""
 
     def run(table: Answers, seed: int) -> list[tuple[int, Cell, dict]]:
-        from ConfigSpace import CategoricalHyperparameter, ConfigurationSpace
-        from ConfigSpace import NormalIntegerHyperparameter, UniformIntegerHyperparameter
+        from ConfigSpace import (
+            CategoricalHyperparameter,
+            ConfigurationSpace,
+            NormalIntegerHyperparameter,
+            UniformIntegerHyperparameter,
+        )
         from smac import HyperparameterOptimizationFacade, Scenario
         from smac.acquisition.function import PriorAcquisitionFunction
         from smac.runhistory import TrialValue
@@ -81,7 +86,7 @@ def priorband(table: Answers, seed: int) -> list[tuple[int, Cell, dict]]:
     from neps.optimizers.algorithms import priorband as algorithm
     from neps.space import HPOCategorical, HPOInteger, SearchSpace
 
-    np.random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002, NePS draws from it
     torch.manual_seed(seed)
     heads, weightings, decorrelations = choices(table)
     curves, steps = _curves(table)
@@ -95,25 +100,30 @@ def priorband(table: Answers, seed: int) -> list[tuple[int, Cell, dict]]:
     )
     optimiser = neps.AskAndTell(algorithm(space, eta=3))
     draws, found, spent, waiting = Draws(table, seed), [], 0.0, list(CHECKPOINTS)
-    shown: dict[Cell, dict[int, float]] = {}
+    runs: dict[str, tuple[int, int]] = {}  # by trial, its place in the order of replicates and its steps
+    n_runs: Counter[Cell] = Counter()
+    shown: dict[int, dict[Cell, list[float]]] = defaultdict(lambda: defaultdict(list))
     while waiting:
         trial = optimiser.ask()
         config = trial.config
         cell = replay._canonical(
-            table,
-            (heads[int(config["split"])], config["weighting"], decorrelations[int(config["penalty"])]),
+            table, (heads[int(config["split"])], config["weighting"], decorrelations[int(config["penalty"])])
         )
         rung = next(step for step in steps if step >= int(config["steps"]))  # the next one that was recorded
-        replicate = draws.order[0]  # a configuration that goes on is the same run
-        value = curves[cell][replicate][steps.index(rung)]
-        before = max(shown.get(cell, {0: 0.0}))
-        spent += max(0, rung - before) / steps[-1]
-        shown.setdefault(cell, {})[rung] = value
+        before = trial.metadata.previous_trial_id
+        if before is None:
+            place, done = n_runs[cell] % len(draws.order), 0
+            n_runs[cell] += 1
+        else:
+            place, done = runs[before]  # the same run goes on
+        value = curves[cell][draws.order[place]][steps.index(rung)]
+        runs[trial.id] = (place, rung)
+        spent += max(0, rung - done) / steps[-1]
+        shown[rung][cell].append(value)
         optimiser.tell(trial, value)
         while waiting and spent >= waiting[0]:
-            top = max(max(rungs) for rungs in shown.values())
-            full = {cell: rungs[top] for cell, rungs in shown.items() if top in rungs}
-            found.append((waiting.pop(0), min(full, key=lambda cell: full[cell]), {}))
+            full = shown[max(shown)]
+            found.append((waiting.pop(0), min(full, key=lambda cell: np.mean(full[cell])), {}))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Tables of the replays: mean regret with paired-bootstrap intervals, ratios to peers, coverage; ``python summarise.py``.
+"""Tables of the replays: mean regret with paired-bootstrap intervals, ratios, coverage; ``python summarise.py``.
 
 The bootstrap draws replays (a table and a seed) of all methods together, so that a ratio's interval knows that both
 methods met the same draws. Its unit is the replay: with this few tables nothing is said about tables to come.
@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import numpy as np
 from make_tables import SCORING, read
-from replay import CHECKPOINTS, REPLAYS, answers
+from replay import CHECKPOINTS, MOST_TRIALS, REPLAYS, answers
 
 N_BOOTSTRAP = 4_000
 
@@ -42,9 +42,12 @@ def main() -> None:
     """Print everything."""
     tables = [table.name for table in SCORING]
     rng = np.random.default_rng(0)
-    methods = [path.stem for path in sorted(REPLAYS.glob("*.csv"))]
+    methods = [path.stem for path in sorted(REPLAYS.glob("*.csv")) if path.stem != "archopt-until-sure"]
     ours = load("archopt", tables)
-    print("| table | cells | noise sd | beyond what a seed shares | best head_dim | within 0.1 sd |\n|---|---|---|---|---|---|")
+    print(
+        "| table | cells | noise sd | beyond what a seed shares | best head_dim | within 0.1 sd |\n"
+        "|---|---|---|---|---|---|"
+    )
     for name in tables:
         table = answers(name)
         best = min(table.regret, key=lambda cell: table.regret[cell])
@@ -53,7 +56,11 @@ def main() -> None:
             f"| {name} | {len(table.regret)} | {table.noise_sd:.3g} | {table.paired_sd:.3g} | "
             f"{table.d_model // best[0]} | {good} |"
         )
-    print("\n| method | replays | " + " | ".join(f"{at} trials" for at in CHECKPOINTS) + " | archopt's over it at 20, 40, 80 |")
+    print(
+        "\n| method | replays | "
+        + " | ".join(f"{at} trials" for at in CHECKPOINTS)
+        + " | archopt's over it at 20, 40, 80 |"
+    )
     print("|---|---|" + "---|" * (len(CHECKPOINTS) + 1))
     for method in methods:
         rows = load(method, tables)
@@ -63,7 +70,9 @@ def main() -> None:
         draws = weights(pairs, rng)
         theirs, mine = draws @ regrets(rows, pairs), draws @ regrets(ours, pairs)
         shown = [f"{theirs[:, k].mean():.2f} [{_interval(theirs[:, k])}]" for k in range(len(CHECKPOINTS))]
-        ratios = [f"{np.median(mine[:, k] / theirs[:, k]):.2f} [{_interval(mine[:, k] / theirs[:, k])}]" for k in (1, 2, 3)]
+        ratios = [
+            f"{np.median(mine[:, k] / theirs[:, k]):.2f} [{_interval(mine[:, k] / theirs[:, k])}]" for k in (1, 2, 3)
+        ]
         print(f"| {method} | {len(pairs)} | {' | '.join(shown)} | {', '.join(ratios) if method != 'archopt' else ''} |")
     print("\n| table | " + " | ".join(f"regret at {at}: archopt / TPE / exhaustive" for at in CHECKPOINTS) + " |")
     print("|---|" + "---|" * len(CHECKPOINTS))
@@ -78,7 +87,11 @@ def main() -> None:
             cells.append(" / ".join(f"{mean:.2f}" for mean in means))
         print(f"| {name} | {' | '.join(cells)} |")
     for method in [name for name in methods if name.startswith("archopt")]:
-        print(f"\n| {method}: 90 % set | " + " | ".join(f"covers / median size, {at}" for at in CHECKPOINTS) + " | cells |")
+        print(
+            f"\n| {method}: 90 % set | "
+            + " | ".join(f"covers / median size, {at}" for at in CHECKPOINTS)
+            + " | cells |"
+        )
         print("|---|" + "---|" * (len(CHECKPOINTS) + 1))
         rows = load(method, tables)
         for name in tables:
@@ -88,6 +101,16 @@ def main() -> None:
                 size = np.median([int(row["set_size"]) for row in these])
                 cells.append(f"{np.mean([int(row['covered']) for row in these]):.2f} / {size:.0f}")
             print(f"| {name} | {' | '.join(cells)} | {len(answers(name).regret)} |")
+    print("\n| until sure | trials: median (range) | stopped by itself | covers | median size | mean regret |")
+    print("|---|---|---|---|---|---|")
+    for name in tables:
+        these = [row for row in read(REPLAYS / "archopt-until-sure.csv") if row["table"] == name]
+        n_trials = [int(row["n_trials"]) for row in these]
+        print(
+            f"| {name} | {np.median(n_trials):.0f} ({min(n_trials)}-{max(n_trials)}) | "
+            f"{np.mean([n < MOST_TRIALS for n in n_trials]):.0%} | {np.mean([int(r['covered']) for r in these]):.2f} | "
+            f"{np.median([int(r['set_size']) for r in these]):.0f} | {np.mean([float(r['regret']) for r in these]):.2f} |"
+        )
 
 
 def _interval(values: np.ndarray) -> str:
