@@ -120,6 +120,20 @@ def test_without_replicates_it_says_that_noise_is_a_guess() -> None:
     assert any("no configuration was run twice" in caveat for caveat in found.caveats)
 
 
+def test_of_a_few_single_runs_it_says_that_noise_cannot_be_told_from_differences() -> None:
+    study = optuna.create_study()
+    distribution = optuna.distributions.CategoricalDistribution([2, 4, 8])
+    for n_heads, value in {2: 1.0, 4: 0.8, 8: 0.9}.items():
+        study.add_trial(
+            optuna.create_trial(params={"n_heads": n_heads}, distributions={"n_heads": distribution}, value=value)
+        )
+    found = archopt.recommend(study, d_model=64)
+    assert any("cannot tell noise from differences" in caveat for caveat in found.caveats)
+    known = archopt.recommend(study, d_model=64, noise_sd=0.01)
+    assert known.allocation.n_heads == 4
+    assert known.p_best > 0.9  # 0.1 apart at a noise of 0.01
+
+
 def test_identical_repeats_mean_no_noise() -> None:
     study = _study(2, noise=0.0, recorded=False)
     found = archopt.recommend(study, d_model=48)

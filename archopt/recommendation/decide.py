@@ -195,8 +195,8 @@ def _caveats(model: StudyModel, n_finished: int) -> tuple[str, ...]:
     elif len(set(model.observed.index.tolist())) == len(model.observed):
         if len(model.observed) < FEWEST_TO_GUESS_NOISE:
             caveats.append(
-                f"{len(model.observed)} configurations, none run twice, cannot tell noise from differences: the certainty "
-                "rests on an assumed noise; run the same again with another seed, or give noise_sd"
+                f"{len(model.observed)} configurations, none run twice, cannot tell noise from differences: the "
+                "certainty rests on an assumed noise; run some again with another seed, or give noise_sd"
             )
         else:
             caveats.append("no configuration was run twice: the noise is a guess from how rough the values are")

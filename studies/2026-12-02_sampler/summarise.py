@@ -106,10 +106,11 @@ def main() -> None:
     for name in tables:
         these = [row for row in read(REPLAYS / "archopt-until-sure.csv") if row["table"] == name]
         n_trials = [int(row["n_trials"]) for row in these]
+        covers, size, regret = (np.array([float(r[key]) for r in these]) for key in ("covered", "set_size", "regret"))
         print(
             f"| {name} | {np.median(n_trials):.0f} ({min(n_trials)}-{max(n_trials)}) | "
-            f"{np.mean([n < MOST_TRIALS for n in n_trials]):.0%} | {np.mean([int(r['covered']) for r in these]):.2f} | "
-            f"{np.median([int(r['set_size']) for r in these]):.0f} | {np.mean([float(r['regret']) for r in these]):.2f} |"
+            f"{np.mean([n < MOST_TRIALS for n in n_trials]):.0%} | {covers.mean():.2f} | {np.median(size):.0f} | "
+            f"{regret.mean():.2f} |"
         )
 
 

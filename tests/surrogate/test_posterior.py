@@ -187,3 +187,33 @@ def test_constant_values_are_no_accident(values: list[float]) -> None:
     posterior = _fit(observed)
     assert np.isfinite(posterior.mean).all()
     assert posterior.mean[: len(values)] == pytest.approx(values, abs=1e-4)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_another_observation_would_tell_is_that_of_a_dense_gaussian(recorded: bool) -> None:
+    inputs = _space()
+    u = inputs.log2_head_dim
+    rng = np.random.default_rng(6)
+    index, replicate = np.divmod(rng.choice(4 * len(u), size=25, replace=False), 4)
+    replicate = replicate if recorded else np.full(25, -1)
+    observed = Observations(index, rng.normal(size=25), replicate, np.zeros(25))
+    variances = Variances(expected=(0.2, 0.1, 0.1, 0.05, 0.05, 0.02), shared=(0.1, 0.05, 0.03, 0.02), noise=0.3)
+    prior = OptimumPrior(3.0, 1e-7)  # every node of the grid is the same: the mixture is one Gaussian
+    contenders, numbers = np.array([0, 40, 41, 89]), np.array([0, 1, 3, 7]) if recorded else np.full(4, -1)
+    covariance, variance = fit_posterior(inputs, observed, prior, variances).next_observation(contenders, numbers)
+
+    narrow = 2.0 ** (-NARROW_POWER * u)
+    bowl = (u - 3.0) ** 2
+    expected = 1.0 + NARROW_VARIANCE * np.outer(narrow, narrow) + CURVATURE_SD**2 * np.outer(bowl, bowl)
+    expected += np.tensordot(variances.expected, inputs.parts(), axes=1)
+    shared = np.tensordot(variances.shared, inputs.shared_parts(), axes=1)
+    # all of them together: what was observed, then what would be
+    at, of = np.concatenate([index, contenders]), np.concatenate([replicate, numbers])
+    together = (of[:, None] == of) & (of[:, None] >= 0) | np.eye(29, dtype=bool)
+    joint = expected[np.ix_(at, at)] + together * shared[np.ix_(at, at)] + (0.3 + JITTER) * np.eye(29)
+    with_values = expected[np.ix_(contenders, at)]
+    gain = np.linalg.solve(joint[:25, :25], joint[:25, 25:])
+    scale = scale_of(observed.value).spread ** 2
+    np.testing.assert_allclose(variance, scale * np.diagonal(joint[25:, 25:] - joint[25:, :25] @ gain), rtol=1e-5)
+    dense = with_values[:, 25:] - with_values[:, :25] @ gain  # (expected values, observations)
+    np.testing.assert_allclose(covariance.T, scale * dense, rtol=1e-4, atol=1e-6 * scale)
