@@ -39,6 +39,7 @@ def smac(*, with_prior: bool):
         )
         from smac import HyperparameterOptimizationFacade, Scenario
         from smac.acquisition.function import PriorAcquisitionFunction
+        from smac.main.exceptions import ConfigurationSpaceExhaustedException
         from smac.runhistory import TrialValue
 
         heads, weightings, decorrelations = choices(table)
@@ -67,7 +68,11 @@ def smac(*, with_prior: bool):
                 **extra,
             )
             for number in range(1, CHECKPOINTS[-1] + 1):
-                info = optimiser.ask()
+                try:
+                    info = optimiser.ask()
+                except ConfigurationSpaceExhaustedException:  # it tried everything that it will try
+                    found += [(at, draws.kindest(), {}) for at in CHECKPOINTS if at >= number]
+                    break
                 config = info.config
                 penalty = decorrelations[int(config["penalty"])]
                 value, _ = draws.run(heads[int(config["split"])], str(config["weighting"]), penalty)
