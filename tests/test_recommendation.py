@@ -170,9 +170,8 @@ def test_bad_allocations_are_shown_with_their_own_values() -> None:
                 )
             )
     (bad,) = [e for e in archopt.recommend(study, d_model=64).estimates if e.allocation.n_heads == 1]
-    # logarithms far above the rest, pulled towards it: plainly bad, not right to a digit
-    assert 0.4 < bad.mean < 4.0
-    assert bad.low > 0.2
+    assert bad.mean == pytest.approx(3.0, rel=0.35)  # logarithms far above the rest: right to a factor, not to a digit
+    assert bad.low > 1.0
 
 
 def test_a_configuration_that_only_diverged_is_not_recommended() -> None:

@@ -114,8 +114,8 @@ class _Run:
                 return _Outcome("it was interrupted; the same command goes on", [], [], interrupted=True)
 
     def _fit(self) -> tuple[StudyModel, list[TrialRecord]]:
-        records = read_records(self.study, self.cell.head)
-        return model_study(read_history(self.study, self.cell.head), self.cell.space, self.cell.prior), records
+        history = read_history(self.study, self.cell.head)
+        return model_study(history, self.cell.space, self.cell.prior), history.records()
 
     def _recommend(self) -> Recommendation | None:
         model, records = self._fit()

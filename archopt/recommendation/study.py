@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from archopt.errors import OptionError
 from archopt.recommendation.decide import recommend_from
 from archopt.recommendation.result import Recommendation
-from archopt.search_space import read_history, read_records, recognise_head_parameter, recorded_optimum, search_space_of
+from archopt.search_space import read_history, recognise_head_parameter, recorded_optimum, search_space_of
 from archopt.study_model import flat_prior, model_study
 from archopt.surrogate import OptimumPrior
 
@@ -39,10 +39,11 @@ def recommend(
         OptionError: no head parameter, several objectives, no finished trial, or an argument outside what is allowed.
     """
     _check(study, confidence, tolerance, noise_sd)
-    head = recognise_head_parameter(study, d_model)
-    history = read_history(study, head)
+    trials = study.get_trials(deepcopy=False)
+    head = recognise_head_parameter(study, d_model, trials=trials)
+    history = read_history(study, head, trials)
     space = search_space_of(history.distributions(), head)
-    records = [record for record in read_records(study, head) if record.allocation is not None]
+    records = [record for record in history.records() if record.allocation is not None]
     if space is None or not any(record.state == "complete" for record in records):
         raise OptionError(
             f"no finished trial with a feasible {head.name!r} among {len(records)} trials: let at least one finish"

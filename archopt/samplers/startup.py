@@ -6,9 +6,8 @@ from archopt.allocation import HeadAllocation, nearest_allocation
 from archopt.search_space import WEIGHTING, Candidate, SearchSpace
 from archopt.surrogate import OptimumPrior
 
-MAX_STARTUP = (
-    30  # ten weightings of three splits: a weighting may be called what the user likes, but not be a learning rate
-)
+# Ten weightings of three splits: a weighting may be called what the user likes, but not be a learning rate
+MAX_STARTUP = 30
 
 
 def startup_candidates(space: SearchSpace, prior: OptimumPrior) -> list[Candidate]:

@@ -1,7 +1,7 @@
 """Head allocations as Optuna sees them: the only place that knows parameter and attribute names."""
 
 from archopt.search_space.candidates import MAX_CANDIDATES, Candidate, SearchSpace, search_space_of
-from archopt.search_space.history import StudyHistory, read_history
+from archopt.search_space.history import StudyHistory, read_history, read_records
 from archopt.search_space.parameters import (
     DECORRELATION,
     HEAD_PARAMETER_KEY,
@@ -27,7 +27,6 @@ from archopt.search_space.records import (
     TrialRecord,
     diversity_row,
     read_record,
-    read_records,
     recent_trials,
     record_diversity,
     report_diversity,

@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from archopt.search_space.parameters import HeadParameter
-from archopt.search_space.records import TrialRecord, read_record
+from archopt.search_space.records import ATTRIBUTES, INTERRUPTED, TrialRecord, read_record
 
 if TYPE_CHECKING:
     import optuna
@@ -65,6 +66,15 @@ class StudyHistory:
             self._n_read = max(self._n_read, len(trials))
             self._open = still_open
 
+    def records(self) -> list[TrialRecord]:
+        """Every trial, by number; one that was queued again counts as interrupted."""
+        return [
+            replace(record, attributes={**record.attributes, ATTRIBUTES.fault: INTERRUPTED})
+            if record.number in self.retried
+            else record
+            for record in sorted([*self.ended, *self.open_records()], key=lambda record: record.number)
+        ]
+
     def open_records(self) -> list[TrialRecord]:
         """Trials that run or wait, as far as they have suggested their parameters."""
         return [read_record(trial, self._head, maximise=self._maximise) for trial in self._open]
@@ -101,3 +111,10 @@ def read_history(
     history = known.setdefault((study._study_id, head, maximise), StudyHistory(head, maximise=maximise))
     history.update(study.get_trials(deepcopy=False) if trials is None else trials)
     return history
+
+
+def read_records(
+    study: "optuna.Study", head: HeadParameter, trials: "Sequence[FrozenTrial] | None" = None
+) -> list[TrialRecord]:
+    """The records of `read_history`; ``allocation`` is None where a trial's parameters hold no split."""
+    return read_history(study, head, trials).records()

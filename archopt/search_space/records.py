@@ -4,10 +4,9 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
 
 from archopt.allocation import HeadAllocation
 from archopt.errors import OptionError
@@ -31,11 +30,6 @@ class Attributes:
     fault: str = "archopt:fault"  # "diverged" | "infeasible" | "killed" | "error" | "interrupted"
     pruner: str = "archopt:pruner"  # [decision, ...]
 
-
-# Records of ended trials by storage: read once, or every proposal would read the whole study again.
-_ENDED: "WeakKeyDictionary[optuna.storages.BaseStorage, dict[tuple[int, HeadParameter, bool], TrialRecord]]" = (
-    WeakKeyDictionary()
-)
 
 RECENT_SECONDS = 1.0
 _LAST_READ = threading.local()
@@ -160,38 +154,6 @@ def recent_trials(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
     if getattr(_LAST_READ, "trials", None) is not trials:
         _LAST_READ.trials, _LAST_READ.at = trials, time.monotonic()
     return trials
-
-
-def read_records(
-    study: "optuna.Study", head: HeadParameter, trials: "Sequence[optuna.trial.FrozenTrial] | None" = None
-) -> list[TrialRecord]:
-    """Every trial, by number; ``allocation`` is None where a trial's parameters hold no split.
-
-    Args:
-        trials: the study's, where the caller has just read them: a storage in a file takes its time.
-    """
-    import optuna
-
-    maximise = study.directions[0] == optuna.study.StudyDirection.MAXIMIZE
-    trials = study.get_trials(deepcopy=False) if trials is None else trials
-    # a trial that died with its process and was queued again says nothing about its configuration
-    retried = {number for trial in trials for number in trial.system_attrs.get("retry_history", ())}
-    known = _ENDED.setdefault(study._storage, {})
-    records = []
-    for trial in trials:
-        key = (trial._trial_id, head, maximise)
-        record = known.get(key)
-        if record is None:
-            record = read_record(trial, head, maximise=maximise)
-            if trial.state.is_finished():  # nothing about it changes any more
-                known[key] = record
-        records.append(record)
-    return [
-        replace(record, attributes={**record.attributes, ATTRIBUTES.fault: INTERRUPTED})
-        if record.number in retried
-        else record
-        for record in records
-    ]
 
 
 def record_diversity(trial: "optuna.Trial", step: int, hdi: float, *, output_correlation: float | None = None) -> None:

@@ -11,8 +11,9 @@ from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from archopt.search_space.history import read_records
 from archopt.search_space.parameters import HeadParameter, canonical_params, recorded_head_parameter
-from archopt.search_space.records import ATTRIBUTES, INTERRUPTED, params_key, read_records
+from archopt.search_space.records import ATTRIBUTES, INTERRUPTED, params_key
 
 if TYPE_CHECKING:
     import optuna

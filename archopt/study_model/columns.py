@@ -3,6 +3,7 @@
 import math
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -60,9 +61,9 @@ class Columns:
     """The ended trials of one study, for one space."""
 
     def __init__(self) -> None:
-        self.records: dict[int, TrialRecord] = {}  # by number, of those that say VALUE or PRUNED
-        self.kills: Counter[HeadAllocation] = Counter()
-        self.barred: set[HeadAllocation] = set()
+        self._records: dict[int, TrialRecord] = {}  # by number, of those that say VALUE or PRUNED
+        self._kills: Counter[HeadAllocation] = Counter()
+        self._barred: set[HeadAllocation] = set()
         none = np.empty(0, dtype=np.int64)
         self._rows = Rows(none, none, none, none, none, np.empty(0))
         self._n_read = 0
@@ -86,9 +87,8 @@ class Columns:
             )
             both = [np.concatenate(pair) for pair in zip(vars(self._rows).values(), [*columns, value], strict=True)]
             rows = Rows(*both)
-            in_order = len(rows) == len(new) or rows.number[-len(new) - 1] < min(record.number for record in new)
-            ordered = in_order and all(np.diff(rows.number[-len(new) :]) > 0)
-            self._rows = rows if ordered else rows.take(np.argsort(rows.number, kind="stable"))
+            late = (np.diff(rows.number) < 0).any()  # it ended after one with a higher number
+            self._rows = rows.take(np.argsort(rows.number)) if late else rows
 
     def _row(self, record: TrialRecord, space: SearchSpace) -> tuple[int, int, int, int, int]:
         fault = record.fault
@@ -99,11 +99,11 @@ class Columns:
         else:
             saying = FAILED if fault in ("diverged", "error") else SILENT
         if saying in (VALUE, PRUNED):
-            self.records[record.number] = record
+            self._records[record.number] = record
         if record.allocation is not None and fault == "infeasible":
-            self.barred.add(record.allocation)
+            self._barred.add(record.allocation)
         if record.allocation is not None and fault == "killed":
-            self.kills[record.allocation] += 1
+            self._kills[record.allocation] += 1
         position = space.position(record)
         return (
             record.number,
@@ -121,7 +121,7 @@ class Columns:
     @property
     def infeasible(self) -> set[HeadAllocation]:
         """Allocations that the device cannot run: neither weighting nor learning rate makes one fit."""
-        return self.barred | {split for split, n in self.kills.items() if n >= KILLS_TO_BAR}
+        return self._barred | {split for split, n in self._kills.items() if n >= KILLS_TO_BAR}
 
     def early(self, rows: Rows, n_early: int) -> Observations:
         """The observations that the first ``n_early`` trials come to, remembered."""
@@ -143,31 +143,33 @@ class Columns:
             ended.
         """
         value, extra = rows.value.copy(), np.zeros(len(rows))
-        predict = self._predictions(rows, n_early)
-        for at in np.flatnonzero((rows.saying == PRUNED) & (rows.position >= 0)):
-            value[at], extra[at] = predict(int(rows.number[at])) or (math.nan, 0.0)
-        known = np.isfinite(value) & (rows.position >= 0)
-        tried = rows.position[known]
+        placed = rows.position >= 0
+        pruned = np.flatnonzero((rows.saying == PRUNED) & placed)
+        if len(pruned):
+            endings = self._endings_of(rows.take(slice(n_early)))
+            found = [endings(int(number)) or (math.nan, 0.0) for number in rows.number[pruned]]
+            value[pruned], extra[pruned] = np.transpose(found)
+        tried = rows.position[np.isfinite(value) & placed]
         finished = rows.value[rows.saying == VALUE]
         if len(finished):
             value[rows.saying == FAILED] = 2.0 * finished.max() - finished.min()
-        used = np.flatnonzero(np.isfinite(value) & (rows.position >= 0))
+        used = np.flatnonzero(np.isfinite(value) & placed)
         if (rows.replicate[used] >= 0).any():
             used = _one_a_replicate(rows, used)
         observations = Observations(rows.position[used], value[used], rows.replicate[used], extra[used])
         return observations, tried
 
-    def _predictions(self, rows: Rows, n_early: int):  # type: ignore[no-untyped-def]
-        early = rows.take(slice(n_early))
+    def _endings_of(self, early: Rows) -> Callable[[int], tuple[float, float] | None]:
+        """From a pruned trial's number to the final value that its curve predicts and its variance, remembered."""
         numbers = early.number[early.saying == VALUE]
         content = numbers.tobytes()
         if content != self._endings[0]:
-            self._endings = (content, FinalValues([self.records[int(number)] for number in numbers]), {})
+            self._endings = (content, FinalValues([self._records[int(number)] for number in numbers]), {})
         _, endings, known = self._endings
 
         def predict(number: int) -> tuple[float, float] | None:
             if number not in known:
-                final = endings.predict(self.records[number])
+                final = endings.predict(self._records[number])
                 known[number] = None if final is None else (final.median, final.sd**2)
             return known[number]
 

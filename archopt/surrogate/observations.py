@@ -1,5 +1,6 @@
 """Observed values, put on the model's scale, and what they say in information form."""
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +13,8 @@ Indices = npt.NDArray[np.int64]
 
 JITTER = 1e-8
 KNEE = 1.5  # spreads above the centre, from where values are compressed
-MAX_LOG_EXCESS = (
-    4.0  # logarithm of the spreads above that: what is fifty spreads off is bad, and no worse for being more
-)
+# Logarithm of the spreads above that: what is a thousand of them off is bad, and no worse for being more
+MAX_LOG_EXCESS = 7.0
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ class Grouped:
 
     def minus(self, mean: Array) -> "Grouped":
         """The same with ``mean`` (m,) of each configuration taken off its values."""
-        other = object.__new__(Grouped)
-        other.__dict__.update(self.__dict__, _value=self._value - mean[self._at])
+        other = copy(self)
+        other._value = self._value - mean[self._at]
         return other
 
     def information(self, shared: Array, noise_variance: float) -> Information:
@@ -136,9 +136,8 @@ class Grouped:
         m = len(self.seen)
         rows = self._alone
         weight = 1.0 / (np.diagonal(shared)[self._at[rows]] + noise_variance + self._extra[rows])
-        precision = np.diag(
-            np.bincount(self._at[rows], weight, minlength=m).astype(np.float64)
-        )  # of none: whole numbers
+        # as floats: of no rows at all the counts are whole numbers
+        precision = np.diag(np.bincount(self._at[rows], weight, minlength=m).astype(np.float64))
         vector = np.bincount(self._at[rows], weight * self._value[rows], minlength=m).astype(np.float64)
         square, log_det = float(weight @ self._value[rows] ** 2), float(-np.log(weight).sum())
         inverses = []

@@ -76,7 +76,7 @@ def test_the_posterior_is_that_of_a_dense_gaussian_at_every_node() -> None:
     scaling = scale_of(value)
     scaled, scale, centre = scaling.apply(value), scaling.spread, scaling.centre
     narrow = NARROW_VARIANCE * np.outer(2.0 ** (-NARROW_POWER * u), 2.0 ** (-NARROW_POWER * u))
-    shared = 1.0 + narrow + np.tensordot(variances.expected, inputs.parts(), axes=1)
+    shared = 1.0 + narrow + np.tensordot(variances.expected, inputs.parts(), axes=1) + JITTER * np.eye(len(u))
     own_noise = 0.3 + observed.extra_variance / scale**2 + JITTER
     together = (replicate[:, None] == replicate[None, :]) & (replicate[:, None] >= 0) | np.eye(30, dtype=bool)
     of_replicate = np.tensordot(variances.shared, inputs.shared_parts(), axes=1)[np.ix_(index, index)]
@@ -92,11 +92,11 @@ def test_the_posterior_is_that_of_a_dense_gaussian_at_every_node() -> None:
         gain = np.linalg.solve(seen, prior[index]).T
         log_weights.append(log_prior[k] + multivariate_normal(prior_mean[index], seen).logpdf(scaled))
         mean, covariance = prior_mean + gain @ (scaled - prior_mean[index]), prior - gain @ prior[index]
-        np.testing.assert_allclose(found.means[k], centre + scale * mean, rtol=1e-5, atol=1e-6)  # up to JITTER
+        np.testing.assert_allclose(found.means[k], centre + scale * mean, rtol=1e-8, atol=1e-10)
         within = np.diagonal(covariance) * scale**2 + (centre + scale * mean - found.mean) ** 2
         dense_variance = dense_variance + found.weights[k] * within
-    np.testing.assert_allclose(found.weights, softmax(log_weights), rtol=1e-6)
-    np.testing.assert_allclose(found.sd, np.sqrt(dense_variance), rtol=1e-6)
+    np.testing.assert_allclose(found.weights, softmax(log_weights), rtol=1e-8)
+    np.testing.assert_allclose(found.sd, np.sqrt(dense_variance), rtol=1e-8)
     draws = found.sample(np.random.default_rng(0), 40_000)
     np.testing.assert_allclose(draws.mean(axis=0), found.mean, atol=5 * found.sd.max() / 200)  # five standard errors
     np.testing.assert_allclose(draws.std(axis=0), found.sd, rtol=0.03)
