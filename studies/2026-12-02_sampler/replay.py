@@ -98,9 +98,7 @@ class Draws:
 
     def run(self, n_heads: int, weighting: str, decorrelation: float) -> tuple[float, int]:
         """(value, replicate); where all of a configuration have been drawn it starts again."""
-        split = archopt.HeadAllocation(n_heads, self.table.d_model // n_heads)
-        same = canonical_params({"weighting": weighting, "decorrelation": decorrelation}, split)
-        cell = (n_heads, same["weighting"], float(same["decorrelation"]))
+        cell = canonical(self.table, (n_heads, weighting, decorrelation))
         values = self.table.draws[cell]
         replicate = len(self.seen[cell]) % len(values)
         value = values[self.order[replicate]]
@@ -152,7 +150,7 @@ def _our_study(table: Answers, seed: int, options: dict):
         )
         value, replicate = draws.run(*cell)
         trial.set_user_attr(ATTRIBUTES.replicate, replicate)
-        trial.set_user_attr(ATTRIBUTES.seconds_per_step, table.ms_per_step[_canonical(table, cell)] / 1000)
+        trial.set_user_attr(ATTRIBUTES.seconds_per_step, table.ms_per_step[canonical(table, cell)] / 1000)
         return value
 
     prior = {"n_samples": N_SAMPLES[table.name], "family": FAMILY[table.name]}
@@ -167,7 +165,7 @@ def _told(table: Answers, told, n_trials: int) -> tuple[int, Cell, dict]:
         "covered": int(min(table.regret[cell] for cell in members) <= 0.1),
         "sure": int(told.sure),
     }
-    return n_trials, _canonical(table, tuple(told.params[name] for name in PARAMS)), extra
+    return n_trials, canonical(table, tuple(told.params[name] for name in PARAMS)), extra
 
 
 PARAMS = ("n_heads", "weighting", "decorrelation")
@@ -179,10 +177,10 @@ FAMILY = {name: "text" if name.endswith("30k") else "table" for name in N_SAMPLE
 
 
 def _cell_of(table: Answers, estimate) -> Cell:
-    return _canonical(table, tuple(estimate.params[name] for name in PARAMS))
+    return canonical(table, tuple(estimate.params[name] for name in PARAMS))
 
 
-def _canonical(table: Answers, cell: Cell) -> Cell:
+def canonical(table: Answers, cell: Cell) -> Cell:
     split = archopt.HeadAllocation(cell[0], table.d_model // cell[0])
     same = canonical_params(dict(zip(PARAMS[1:], cell[1:], strict=True)), split)
     return (cell[0], same["weighting"], float(same["decorrelation"]))

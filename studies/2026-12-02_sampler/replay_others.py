@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import replay
 from make_tables import HERE, read
-from replay import CHECKPOINTS, FAMILY, N_SAMPLES, Answers, Cell, Draws, choices
+from replay import CHECKPOINTS, FAMILY, N_SAMPLES, Answers, Cell, Draws, canonical, choices
 
 from archopt.theory import family_default, optimal_allocation
 
@@ -111,7 +111,7 @@ def priorband(table: Answers, seed: int) -> list[tuple[int, Cell, dict]]:
     while waiting:
         trial = optimiser.ask()
         config = trial.config
-        cell = replay._canonical(
+        cell = canonical(
             table, (heads[int(config["split"])], config["weighting"], decorrelations[int(config["penalty"])])
         )
         rung = next(step for step in steps if step >= int(config["steps"]))  # the next one that was recorded
