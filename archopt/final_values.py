@@ -1,19 +1,60 @@
-"""Where trials would end: predicted from what they have reported and from what finished trials showed at that step."""
+"""Where trials would end: read from what they have reported and from what finished trials showed at that step."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
-from archopt.learning_curve import FinalValue, FinalValueModel
+from archopt.learning_curve import RungModel
 from archopt.search_space import TrialRecord
 
-MIN_FINISHED_FOR_CURVES = 6  # finished trials that reported at a step, below which nothing is predicted from it
+MIN_FINISHED_FOR_CURVES = 6  # finished trials that reported at a step, below which nothing is read from it
+MIN_WITH_DIVERSITY = 12  # of them with diversity, below which it is not looked at
+MIN_GAIN = 0.02  # relative drop of the error on left-out trials that diversity must bring to be used
+FOLDS = 5
+FARTHEST = 20.0  # natural logarithms from the finished trials: beyond, a reading of a logarithm is cut
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FinalValue:
+    """What a trial's curve says of its final value, lower being better.
+
+    Attributes:
+        value, variance: a reading of it, apart from anything else that is known of the trial.
+        expected, expected_sd: of a trial that could be any of the finished ones, with this reading.
+        location, scale: the same as the model has it: of the logarithm with ``log_scale``.
+        log_scale: losses spread in proportion to their size, so positive ones are modelled by their logarithm.
+        by_curve: the reading without diversity.
+        used_diversity: whether diversity is in the reading.
+        diversity_gain: relative drop in squared error on left-out finished trials that diversity brings (negative: it
+            hurts); None where it was not looked at.
+    """
+
+    value: float
+    variance: float
+    expected: float
+    expected_sd: float
+    location: float
+    scale: float
+    log_scale: bool
+    by_curve: float
+    used_diversity: bool
+    diversity_gain: float | None
+
+    def probability_below(self, limit: float) -> float:
+        """P(final value < limit)."""
+        if self.log_scale and limit <= 0.0:
+            return 0.0
+        return float(ndtr(((math.log(limit) if self.log_scale else limit) - self.location) / self.scale))
 
 
 class FinalValues:
-    """Predictions from one set of finished trials; what a step needs is worked out once.
+    """Readings by one set of finished trials; what a step needs is worked out once.
 
     Args:
         finished: trials with a value.
@@ -23,64 +64,111 @@ class FinalValues:
         self._finished = finished
         self._steps: dict[int, _Step | None] = {}
 
-    def predict(self, record: TrialRecord, *, at_step: int | None = None) -> FinalValue | None:
-        """Where ``record`` would end, from its curve up to ``at_step`` (its last step by default) and its diversity.
+    def at(self, record: TrialRecord, step: int | None = None) -> FinalValue | None:
+        """Where ``record`` would end, from what it showed at ``step`` (its last by default).
 
-        None where it has reported nothing there, or fewer than `MIN_FINISHED_FOR_CURVES` finished trials have.
+        None where it has reported nothing there, where fewer than `MIN_FINISHED_FOR_CURVES` finished trials have, or
+        where what they showed has nothing to do with what they came to.
         """
         if not record.curve:
             return None
-        step = record.curve[-1][0] if at_step is None else at_step
-        now = _curve_features(record, step)
+        step = record.curve[-1][0] if step is None else step
+        now = sensors_at(record, step)
         if now is None:
             return None
+        found = self.step(step)
+        return None if found is None else found.read(now, _log2_head_dim(record))
+
+    def step(self, step: int) -> "_Step | None":
+        """What the finished trials showed there."""
         if step not in self._steps:
-            known = [(features, other) for other in self._finished if (features := _curve_features(other, step))]
-            self._steps[step] = _Step(step, known) if len(known) >= MIN_FINISHED_FOR_CURVES else None
-        found = self._steps[step]
-        return None if found is None else found.predict(np.array(now), np.array(_diversity_features(record, step)))
+            shown = [(now, other) for other in self._finished if (now := sensors_at(other, step)) is not None]
+            self._steps[step] = _Step(shown) if len(shown) >= MIN_FINISHED_FOR_CURVES else None
+        return self._steps[step]
 
 
 class _Step:
     """The finished trials as they were at one step."""
 
-    def __init__(self, step: int, known: Sequence[tuple[tuple[float, float, float], TrialRecord]]) -> None:
-        self._curve = np.array([features for features, _ in known])
-        self._final = np.array([other.value for _, other in known], dtype=np.float64)
-        self._diversity = np.array([_diversity_features(other, step) for _, other in known])
-        self._positive = bool((self._final > 0).all() and (self._curve[:, :2] > 0).all())
-        self._models: dict[bool, FinalValueModel] = {}
+    def __init__(self, shown: Sequence[tuple[Array, TrialRecord]]) -> None:
+        self.sensors = np.array([now for now, _ in shown])
+        self.final = np.array([other.value for _, other in shown], dtype=np.float64)
+        self.width = np.array([_log2_head_dim(other) for _, other in shown])
+        self.log_scale = bool((self.final > 0).all() and (self.sensors[:, 0] > 0).all())
+        if self.log_scale:
+            self.sensors[:, 0], self.final = np.log(self.sensors[:, 0]), np.log(self.final)
+        self.gain: float | None = None
+        self._curve = RungModel(self.sensors[:, :1], self.final, self.width)
+        self._both: RungModel | None = None
+        if np.isfinite(self.sensors[:, 1]).sum() >= MIN_WITH_DIVERSITY:
+            without, with_it = (left_out_errors(self.sensors[:, :k], self.final, self.width) for k in (1, None))
+            self.gain = 1.0 - float(with_it @ with_it) / max(float(without @ without), 1e-300)
+            if self.gain > MIN_GAIN:
+                self._both = RungModel(self.sensors, self.final, self.width)
 
-    def predict(self, now: npt.NDArray[np.float64], diversity_now: npt.NDArray[np.float64]) -> FinalValue:
-        log_scale = self._positive and bool((now[:2] > 0).all())
-        if log_scale not in self._models:
-            self._models[log_scale] = FinalValueModel(
-                _as_features(self._curve, log_scale),
-                np.log(self._final) if log_scale else self._final,
-                diversity=self._diversity,
-                log_scale=log_scale,
-            )
-        return self._models[log_scale].predict(_as_features(now[None, :], log_scale)[0], diversity_now)
+    def read(self, now: Array, width: float) -> FinalValue | None:
+        if self.log_scale and now[0] <= 0.0:
+            return None
+        now = now.copy()
+        if self.log_scale:
+            now[0] = math.log(now[0])
+        curve = self._curve.read(now[:1], width)
+        reading = curve if self._both is None else self._both.read(now, width)
+        if reading is None:
+            return None
+        location, variance = self._curve.expect(reading)
+        value, unit = self._in_units(reading.value)
+        expected, expected_unit = self._in_units(location)
+        return FinalValue(
+            value=value,
+            variance=reading.variance * unit**2,
+            expected=expected,
+            expected_sd=math.sqrt(variance) * expected_unit,
+            location=location,
+            scale=math.sqrt(variance),
+            log_scale=self.log_scale,
+            by_curve=self._in_units((curve or reading).value)[0],
+            used_diversity=self._both is not None,
+            diversity_gain=self.gain,
+        )
+
+    def _in_units(self, value: float) -> tuple[float, float]:
+        """In the objective's units, and what a unit of the model is there.
+
+        Logarithms are undone to first order about the finished trials' mean where they are lower, or a reading that is
+        too low by its own uncertainty would look certain, being small.
+        """
+        if not self.log_scale:
+            return value, 1.0
+        centre = float(self.final.mean())
+        unit = math.exp(min(max(value, centre), centre + FARTHEST))
+        return unit * (1.0 + min(value - centre, 0.0)), unit
 
 
-def _curve_features(record: TrialRecord, step: int) -> tuple[float, float, float] | None:
-    """Value at ``step`` and at the report before (the same, at the first), log2 head_dim (0 without heads)."""
-    before = None
-    for at, value in record.curve:
-        if at == step:
-            width = 0.0 if record.allocation is None else math.log2(record.allocation.head_dim)
-            return value, value if before is None else before, width
-        before = value
-    return None
+def left_out_errors(sensors: Array, final: Array, width: Array) -> Array:
+    """(N,) what each trial came to less what the others' rung model expected of it, in `FOLDS` folds."""
+    errors = np.empty(len(final))
+    fold = np.arange(len(final)) % FOLDS
+    for k in range(FOLDS):
+        model = RungModel(sensors[fold != k], final[fold != k], width[fold != k])
+        for i in np.flatnonzero(fold == k):
+            errors[i] = final[i] - model.expect(model.read(sensors[i], width[i]))[0]
+    return errors
 
 
-def _as_features(curve: npt.NDArray[np.float64], log_scale: bool) -> npt.NDArray[np.float64]:
-    """(N, 3): value, its change since the report before, log2 head_dim; the first two of logarithms on request."""
-    values = np.log(curve[:, :2]) if log_scale else curve[:, :2]
-    return np.column_stack([values[:, 0], values[:, 0] - values[:, 1], curve[:, 2]])
+def sensors_at(record: TrialRecord, step: int) -> Array | None:
+    """The loss at ``step``, the z-score of HDI there and its change since the first report, and output correlation.
+
+    NaN where there is none (H = 1 has no diversity); None where there is no loss.
+    """
+    value = next((value for at, value in record.curve if at == step), None)
+    if value is None:
+        return None
+    scores = [score for at, score in record.diversity_z_scores if at <= step]
+    score, trend = (scores[-1], scores[-1] - scores[0]) if scores else (math.nan, math.nan)
+    correlation = next((report.output_correlation for report in record.diversity if report.step == step), math.nan)
+    return np.array([value, score, trend, correlation])
 
 
-def _diversity_features(record: TrialRecord, step: int) -> tuple[float, float]:
-    """z-score of HDI at ``step`` and its change since the first report; NaN where there is none (H = 1)."""
-    upto = [z_score for at, z_score in record.diversity_z_scores if at <= step]
-    return (upto[-1], upto[-1] - upto[0]) if upto else (math.nan, math.nan)
+def _log2_head_dim(record: TrialRecord) -> float:
+    return 0.0 if record.allocation is None else math.log2(record.allocation.head_dim)

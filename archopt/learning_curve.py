@@ -1,8 +1,9 @@
-"""The final value of a run, predicted from its curve so far and, where that helps, its heads' diversity.
+"""What a run shows at one rung, as a reading of where it will end.
 
-A Bayesian linear regression (ours) of the final value on what a run shows at one rung, fitted on the
-finished runs at the same rung: normal-inverse-gamma prior, so that predictions are Student t. Whether diversity
-enters is decided by leave-one-out prediction on those finished runs; it has no weight where it does not help.
+A Bayesian regression (ours) of what finished runs showed at a rung on where they ended, turned round for a run that is
+still on its way: its loss is a sensor of its final value, and its heads' diversity can be more of them. Regressing this
+way round, the slope does not depend on how good the finished runs were, and what a rung says can be told from what is
+known of a run without it: a rung that says nothing gives a reading without weight, not the mean of all runs.
 """
 
 import math
@@ -10,121 +11,112 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student_t
 
 Array = npt.NDArray[np.float64]
 
-PRIOR_VARIANCE = 10.0  # of each coefficient over the residual variance, features and target standardised: weak
-PRIOR_SHAPE, PRIOR_RATE = 2.0, 0.05  # inverse gamma of the residual variance, weak
-MIN_GAIN = 0.02  # relative drop of the leave-one-out error that diversity must bring to be used
+# Priors, in standard deviations of the sensor and of the final value; found on the tuning tables of
+# studies/2026-12-02_pruner. Of the slope, a difference at the end is expected to show by half at a rung.
+SLOPE_MEAN, SLOPE_SD = 0.5, 0.5
+OTHER_SLOPE_SD = 0.5  # of the diversity sensors, of which nothing is known: mean 0
+WIDTH_VARIANCE = 3.0  # of the slope in log2 head_dim over the residual variance: widths learn at speeds of their own
+RESIDUAL_VARIANCE, RESIDUAL_COUNT = 2.0, 2.0  # what so many runs would show
+MIN_SLOPE = 0.02  # below it the loss at a rung is no sensor
 
 
 @dataclass(frozen=True)
-class FinalValue:
-    """What a run's final value is expected to be.
+class Reading:
+    """What a rung says of where a run ends, apart from anything else that is known of it.
 
     Attributes:
-        location, scale, degrees: of a Student t over the final value, or over its logarithm.
-        log_scale: which of the two. Losses spread in proportion to their size, so a positive one is modelled by its
-            logarithm: a few bad runs then do not widen the prediction for the good ones.
-        used_diversity: whether the diversity columns had a weight.
-        diversity_gain: relative drop in leave-one-out squared error that they brought (negative: they hurt).
+        value: of the final value, or of its logarithm.
+        variance: of ``value`` around that; large where the rung says little.
     """
 
-    location: float
-    scale: float
-    degrees: float
-    log_scale: bool
-    used_diversity: bool
-    diversity_gain: float
-
-    def probability_below(self, threshold: float) -> float:
-        """P(final value < threshold)."""
-        if self.log_scale:
-            if threshold <= 0.0:
-                return 0.0
-            threshold = math.log(threshold)
-        return float(student_t.cdf((threshold - self.location) / self.scale, self.degrees))
-
-    @property
-    def median(self) -> float:
-        """In the objective's units."""
-        return math.exp(self.location) if self.log_scale else self.location
-
-    @property
-    def sd(self) -> float:
-        """In the objective's units; to first order where the logarithm is modelled."""
-        spread = self.scale * math.sqrt(self.degrees / (self.degrees - 2.0))
-        return self.median * spread if self.log_scale else spread
+    value: float
+    variance: float
 
 
-class FinalValueModel:
-    """What N finished runs say about where a run ends that shows these features now.
+class RungModel:
+    """What N finished runs showed at one rung.
 
     Args:
-        curve: (N, C) curve features of N finished runs at this rung.
-        final: (N,) what they ended at (its logarithm, with ``log_scale``); N >= 3.
-        diversity: (N, G) diversity features; rows with NaN (H = 1) stand for "no information".
-        log_scale: ``final`` is in logarithms.
+        sensors: (N, K) the loss at the rung and, where used, diversity; NaN where a run has none (H = 1), but not in
+            the first column.
+        final: (N,) what they ended at, N >= 2.
+        log2_head_dim: (N,) 0 for runs without heads.
     """
 
-    def __init__(self, curve: Array, final: Array, *, diversity: Array | None = None, log_scale: bool = False) -> None:
-        self._log_scale = log_scale
-        self._plain = _Regression(curve, final)
-        self._both: _Regression | None = None
-        self._gain = 0.0
-        if diversity is None or not np.isfinite(diversity).all(axis=1).any():
-            return
-        self._centre = np.nanmean(np.where(np.isfinite(diversity), diversity, np.nan), axis=0)
-        known = np.where(np.isfinite(diversity), diversity, self._centre)
-        self._both = _Regression(np.hstack([curve, known]), final)
-        if self._plain.leave_one_out_error > 0:
-            self._gain = 1.0 - self._both.leave_one_out_error / self._plain.leave_one_out_error
+    def __init__(self, sensors: Array, final: Array, log2_head_dim: Array) -> None:
+        self._final_mean, self._final_sd = float(final.mean()), _spread(final)
+        self._n_final = len(final)
+        self._width_mean, self._widths = float(log2_head_dim.mean()), np.unique(log2_head_dim)
+        end = (final - self._final_mean) / self._final_sd
+        design = np.column_stack([np.ones(len(final)), end, log2_head_dim - self._width_mean])
+        known = np.isfinite(sensors)
+        self._known = known.any(axis=0)
+        sensors, known = sensors[:, self._known], known[:, self._known]
+        self._mean = np.nanmean(sensors, axis=0)
+        self._sd = np.array([_spread(column[np.isfinite(column)]) for column in sensors.T])
+        scaled = np.where(known, (np.where(known, sensors, 0.0) - self._mean) / self._sd, 0.0)
+        unit = self._final_sd / self._sd[0]  # the loss and what it ends at have one unit, so that the prior has too
+        self._coefficients = np.zeros((3, scaled.shape[1]))
+        residuals = np.zeros_like(scaled)
+        for k in range(scaled.shape[1]):
+            mean = SLOPE_MEAN * unit if k == 0 else 0.0
+            sd = SLOPE_SD * unit if k == 0 else OTHER_SLOPE_SD
+            precision = np.diag([1e-6, RESIDUAL_VARIANCE / sd**2, RESIDUAL_VARIANCE / WIDTH_VARIANCE])
+            rows = design[known[:, k]]
+            total = rows.T @ rows + precision
+            prior = precision @ np.array([0.0, mean, 0.0])
+            self._coefficients[:, k] = np.linalg.solve(total, rows.T @ scaled[known[:, k], k] + prior)
+            residuals[known[:, k], k] = scaled[known[:, k], k] - rows @ self._coefficients[:, k]
+            if k == 0:
+                self._unscaled = np.linalg.inv(total)
+        count = known.T.astype(np.float64) @ known
+        square = residuals.T @ residuals
+        square[np.diag_indices_from(square)] += RESIDUAL_VARIANCE * RESIDUAL_COUNT
+        self._residual = square / np.maximum(count + RESIDUAL_COUNT - 2.0, RESIDUAL_COUNT)  # two slopes were fitted
 
-    def predict(self, curve_now: Array, diversity_now: Array | None = None) -> FinalValue:
-        """Where the run ends: (C,) curve features and (G,) diversity features, as those of the finished runs."""
-        if self._both is None or diversity_now is None:
-            return self._plain.predict(curve_now, self._log_scale, used=False, gain=0.0)
-        if self._gain <= MIN_GAIN:
-            return self._plain.predict(curve_now, self._log_scale, used=False, gain=self._gain)
-        now = np.where(np.isfinite(diversity_now), diversity_now, self._centre)
-        return self._both.predict(np.concatenate([curve_now, now]), self._log_scale, used=True, gain=self._gain)
+    def read(self, sensors: Array, log2_head_dim: float) -> Reading | None:
+        """The reading of a run that shows ``sensors`` (K,) at this rung; None where they say nothing.
+
+        Sensors combine by generalised least squares, with the residuals' covariance.
+        """
+        sensors = sensors[self._known]
+        which = np.isfinite(sensors)
+        if not which[0]:
+            return None
+        intercept, slope, width = self._coefficients[:, which]
+        if slope[0] <= MIN_SLOPE * self._final_sd / self._sd[0]:
+            slope = np.where(np.arange(len(slope)) == 0, 0.0, slope)
+        off = log2_head_dim - self._width_mean
+        shown = (sensors[which] - self._mean[which]) / self._sd[which] - intercept - off * width
+        weighted = np.linalg.solve(self._residual[np.ix_(which, which)], slope)
+        precision = float(weighted @ slope)
+        if precision < 1e-6:
+            return None
+        end = float(weighted @ shown) / precision
+        # where the run is likely to end by this and by the finished ones: the slope's uncertainty matters so far off
+        likely = np.array([1.0, end * precision / (1.0 + precision), off])
+        beyond = float(np.abs(self._widths - log2_head_dim).min())  # there the width's slope may be another one
+        variance = (1.0 + float(likely @ self._unscaled @ likely) + WIDTH_VARIANCE * beyond**2) / precision
+        return Reading(self._final_mean + self._final_sd * end, self._final_sd**2 * variance)
+
+    def expect(self, reading: Reading | None) -> tuple[float, float]:
+        """Mean and variance of where a run ends, taken for one of the finished ones; of all of them with no reading.
+
+        Where the reading is farther off than thrice its standard deviation, runs are held to spread as far as that:
+        those that finished may be the good ones.
+        """
+        spread = self._final_sd**2 * (1.0 + 1.0 / self._n_final)
+        if reading is None:
+            return self._final_mean, spread
+        spread = max(spread, (reading.value - self._final_mean) ** 2 - 9.0 * reading.variance)
+        weight = spread / (spread + reading.variance)
+        return self._final_mean + weight * (reading.value - self._final_mean), weight * reading.variance
 
 
-class _Regression:
-    """Conjugate Bayesian linear regression on standardised columns."""
-
-    def __init__(self, features: Array, target: Array) -> None:
-        self._feature_mean, self._feature_sd = features.mean(axis=0), _positive(features.std(axis=0))
-        self._target_mean, self._target_sd = float(target.mean()), float(_positive(np.array(target.std())))
-        design = self._design(features)
-        outcome = (target - self._target_mean) / self._target_sd
-        precision = design.T @ design + np.diag([1e-6, *[1.0 / PRIOR_VARIANCE] * features.shape[1]])
-        self._covariance = np.linalg.inv(precision)
-        self._coefficients = self._covariance @ design.T @ outcome
-        residual = outcome - design @ self._coefficients
-        leverage = np.einsum("ij,jk,ik->i", design, self._covariance, design)
-        self.leave_one_out_error = float(np.mean((residual / np.maximum(1.0 - leverage, 1e-6)) ** 2))
-        self._shape = PRIOR_SHAPE + 0.5 * len(target)
-        shrinkage = float(self._coefficients[1:] @ self._coefficients[1:]) / PRIOR_VARIANCE
-        self._rate = PRIOR_RATE + 0.5 * (float(residual @ residual) + shrinkage)
-
-    def _design(self, features: Array) -> Array:
-        scaled = (features - self._feature_mean) / self._feature_sd
-        return np.hstack([np.ones((len(features), 1)), scaled])
-
-    def predict(self, now: Array, log_scale: bool, *, used: bool, gain: float) -> FinalValue:
-        row = self._design(now[None, :])[0]
-        spread = self._rate / self._shape * (1.0 + float(row @ self._covariance @ row))
-        return FinalValue(
-            location=self._target_mean + self._target_sd * float(row @ self._coefficients),
-            scale=self._target_sd * float(np.sqrt(spread)),
-            degrees=2.0 * self._shape,
-            log_scale=log_scale,
-            used_diversity=used,
-            diversity_gain=gain,
-        )
-
-
-def _positive(spread: Array) -> Array:
-    return np.where(spread > 0.0, spread, 1.0)
+def _spread(values: Array) -> float:
+    """The standard deviation; 1 where there is none."""
+    spread = float(values.std()) if len(values) else 0.0
+    return spread if spread > 0.0 and math.isfinite(spread) else 1.0

@@ -1,104 +1,86 @@
-"""Final values predicted from curves: against scikit-learn's independent ridge, and for calibration."""
+"""Readings of a rung: against independent regressions, for calibration, and for rungs that say nothing."""
 
 import numpy as np
 import pytest
-from scipy.stats import kstest
-from scipy.stats import t as student_t
 
-from archopt.learning_curve import PRIOR_VARIANCE, FinalValue, FinalValueModel
+from archopt.learning_curve import RungModel
 
-
-def predict_final(
-    curve: np.ndarray,
-    final: np.ndarray,
-    now: np.ndarray,
-    *,
-    diversity: np.ndarray | None = None,
-    diversity_now: np.ndarray | None = None,
-    log_scale: bool = False,
-) -> FinalValue:
-    return FinalValueModel(curve, final, diversity=diversity, log_scale=log_scale).predict(now, diversity_now)
+WIDTH = np.zeros(400)
 
 
-def _curves(rng: np.random.Generator, n: int, noise: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
-    features = rng.normal(size=(n, 3))
-    return features, features @ np.array([0.8, -0.3, 0.1]) + 2.0 + noise * rng.normal(size=n)
+def _runs(rng: np.random.Generator, n: int, slope: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    final = 2.0 + 0.3 * rng.normal(size=n)
+    return (1.0 + slope * final + noise * rng.normal(size=n))[:, None], final
 
 
-def test_mean_is_the_ridge_estimate() -> None:
+def test_of_many_runs_it_is_the_inverse_of_least_squares() -> None:
     rng = np.random.default_rng(0)
-    features, final = _curves(rng, 20)
-    now = rng.normal(size=3)
-    scaled = (features - features.mean(axis=0)) / features.std(axis=0)
-    outcome = (final - final.mean()) / final.std()
-    # independent: the normal equations of ridge with penalty 1 / prior variance, intercept free (columns are centred)
-    coefficients = np.linalg.lstsq(
-        np.vstack([scaled, np.eye(3) / np.sqrt(PRIOR_VARIANCE)]), np.concatenate([outcome, np.zeros(3)]), rcond=None
-    )[0]
-    expected = final.mean() + final.std() * (((now - features.mean(axis=0)) / features.std(axis=0)) @ coefficients)
-    assert predict_final(features, final, now).location == pytest.approx(expected, rel=1e-5)
+    shown, final = _runs(rng, 400, 0.8, 0.1)
+    found = RungModel(shown, final, WIDTH).read(np.array([2.9]), 0.0)
+    slope, intercept = np.polyfit(final, shown[:, 0], 1)
+    assert found is not None
+    # the priors weigh as much as a handful of the 400 runs
+    assert found.value == pytest.approx((2.9 - intercept) / slope, abs=0.02)
+    assert np.sqrt(found.variance) == pytest.approx(0.1 / 0.8, rel=0.15)
 
 
-def test_predictions_are_calibrated() -> None:
+def test_readings_are_calibrated_whether_the_finished_were_good_or_any() -> None:
     rng = np.random.default_rng(1)
-    ranks = []
-    for _ in range(300):
-        features, final = _curves(rng, 21)
-        found = predict_final(features[:20], final[:20], features[20])
-        ranks.append(student_t.cdf((final[20] - found.location) / found.scale, found.degrees))
-    # 300 ranks uniform under calibration; the weak prior on the residual widens a little, hence not a 5 % test
-    assert kstest(ranks, "uniform").pvalue > 0.001
+    for only_good in (False, True):
+        errors = []
+        for _ in range(200):
+            shown, final = _runs(rng, 60, 0.8, 0.1)
+            keep = np.argsort(final)[: 30 if only_good else 60]
+            now, end = _runs(rng, 1, 0.8, 0.1)
+            found = RungModel(shown[keep], final[keep], WIDTH[keep]).read(now[0], 0.0)
+            assert found is not None
+            errors.append((found.value - end[0]) / np.sqrt(found.variance))
+        # 200 standardised errors; the weak priors widen
+        assert abs(np.mean(errors)) < 0.35
+        assert 0.6 < np.std(errors) < 1.2
 
 
-def test_diversity_is_used_where_it_predicts_and_not_where_it_is_noise() -> None:
+def test_a_rung_that_says_nothing_gives_a_reading_without_weight() -> None:
     rng = np.random.default_rng(2)
-    used_signal, used_noise = 0, 0
-    for _ in range(40):
-        features, final = _curves(rng, 30, noise=0.3)
-        signal = rng.normal(size=(30, 2))
-        found = predict_final(
-            features, final + 0.6 * signal[:, 0], features[0], diversity=signal, diversity_now=signal[0]
-        )
-        used_signal += found.used_diversity
-        noise = predict_final(features, final, features[0], diversity=signal, diversity_now=signal[0])
-        used_noise += noise.used_diversity
-    assert used_signal == 40
-    assert used_noise <= 10  # leave-one-out favours a useless pair of columns by 2 % in about one case of eight
+    shown, final = rng.normal(size=(100, 1)), 2.0 + 0.3 * rng.normal(size=100)
+    model = RungModel(shown, final, WIDTH[:100])
+    found = model.read(np.array([-2.0]), 0.0)
+    expected, variance = model.expect(found)
+    assert found is None or found.variance > 4 * final.var()
+    assert expected == pytest.approx(final.mean(), abs=final.std())
+    assert variance < 1.2 * final.var()
 
 
-def test_one_head_has_no_diversity_and_is_judged_by_its_curve() -> None:
+def test_a_second_sensor_is_used_where_it_tells_more_and_missing_ones_do_no_harm() -> None:
     rng = np.random.default_rng(3)
-    features, final = _curves(rng, 30)
-    missing = np.full((30, 2), np.nan)
-    plain = predict_final(features, final, features[0])
-    assert predict_final(features, final, features[0], diversity=missing, diversity_now=missing[0]) == plain
-    some = rng.normal(size=(30, 2))
-    some[::3] = np.nan
-    found = predict_final(features, final, features[0], diversity=some, diversity_now=np.array([np.nan, np.nan]))
-    assert np.isfinite([found.location, found.scale]).all()
+    shown, final = _runs(rng, 200, 0.8, 0.3)
+    other = final + 0.05 * rng.normal(size=200)
+    sensors = np.column_stack([shown[:, 0], other])
+    sensors[::3, 1] = np.nan
+    model = RungModel(sensors, final, WIDTH[:200])
+    both, alone = model.read(np.array([2.6, 2.3]), 0.0), model.read(np.array([2.6, np.nan]), 0.0)
+    assert both is not None
+    assert alone is not None
+    assert both.value == pytest.approx(2.3, abs=0.05)
+    assert both.variance < 0.1 * alone.variance
+    plain = RungModel(shown, final, WIDTH[:200]).read(np.array([2.6]), 0.0)
+    assert plain is not None
+    assert alone.value == pytest.approx(plain.value)
 
 
-def test_probability_below_is_monotone_and_symmetric() -> None:
+def test_far_from_the_finished_widths_a_reading_says_less() -> None:
     rng = np.random.default_rng(4)
-    found = predict_final(*_curves(rng, 12), np.zeros(3))
-    assert found.probability_below(found.median) == pytest.approx(0.5)
-    low, high = found.location - found.scale, found.location + found.scale
-    assert found.probability_below(low) + found.probability_below(high) == pytest.approx(1.0)
-    assert found.sd > found.scale  # Student t is wider than its scale
-
-
-def test_logarithms_give_the_same_chances_and_units_of_the_objective() -> None:
-    rng = np.random.default_rng(5)
-    features, final = _curves(rng, 12)
-    plain = predict_final(features, final, features[0])
-    log = predict_final(features, final, features[0], log_scale=True)
-    assert log.median == pytest.approx(np.exp(plain.median))
-    assert log.probability_below(np.exp(1.7)) == pytest.approx(plain.probability_below(1.7))
-    assert log.sd == pytest.approx(log.median * plain.sd)
-    assert log.probability_below(0.0) == log.probability_below(-1.0) == 0.0
+    shown, final = _runs(rng, 40, 0.8, 0.1)
+    width = rng.integers(2, 5, 40).astype(float)
+    model = RungModel(shown, final, width)
+    near, far = model.read(np.array([2.6]), 3.0), model.read(np.array([2.6]), 0.0)
+    assert near is not None
+    assert far is not None
+    assert far.variance > 4 * near.variance
 
 
 def test_constant_columns_and_values_do_no_harm() -> None:
-    found = predict_final(np.ones((6, 3)), np.full(6, 0.5), np.ones(3))
-    assert found.location == pytest.approx(0.5)
-    assert np.isfinite(found.scale)
+    model = RungModel(np.ones((6, 2)), np.full(6, 0.5), np.ones(6))
+    expected, variance = model.expect(model.read(np.ones(2), 1.0))
+    assert expected == pytest.approx(0.5)
+    assert np.isfinite(variance)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from archopt.errors import OptionError
 from archopt.recommendation.decide import recommend_from
 from archopt.recommendation.result import Recommendation
-from archopt.search_space import read_history, recognise_head_parameter, recorded_optimum, search_space_of
-from archopt.study_model import flat_prior, model_study
+from archopt.search_space import read_history, recognise_head_parameter, search_space_of
+from archopt.study_model import model_study, recorded_prior
 from archopt.surrogate import OptimumPrior
 
 if TYPE_CHECKING:
@@ -48,10 +48,7 @@ def recommend(
         raise OptionError(
             f"no finished trial with a feasible {head.name!r} among {len(records)} trials: let at least one finish"
         )
-    recorded = recorded_optimum(study)
-    if prior is None:
-        prior = flat_prior(space.log2_head_dim) if recorded is None else OptimumPrior(*recorded)
-    model = model_study(history, space, prior, noise_sd=noise_sd)
+    model = model_study(history, space, prior or recorded_prior(study, space), noise_sd=noise_sd)
     return recommend_from(
         model,
         records,

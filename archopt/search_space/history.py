@@ -31,6 +31,7 @@ class StudyHistory:
         maximise: whether values are to be negated, so that lower is better.
 
     Attributes:
+        head: where the study keeps its heads.
         ended: records of ended trials.
         retried: numbers of trials that died with their process and were queued again: they say nothing.
     """
@@ -38,7 +39,7 @@ class StudyHistory:
     def __init__(self, head: HeadParameter, *, maximise: bool = False) -> None:
         self.ended: list[TrialRecord] = []
         self.retried: set[int] = set()
-        self._head, self._maximise = head, maximise
+        self.head, self._maximise = head, maximise
         self._lock = threading.Lock()
         self._n_read = 0
         self._open: list[FrozenTrial] = []
@@ -57,7 +58,7 @@ class StudyHistory:
                 if not trial.state.is_finished():
                     still_open.append(trial)
                     continue
-                record = read_record(trial, self._head, maximise=self._maximise)
+                record = read_record(trial, self.head, maximise=self._maximise)
                 self.ended.append(record)
                 self._distributions.update(trial.distributions)
                 if record.allocation is not None:
@@ -77,7 +78,7 @@ class StudyHistory:
 
     def open_records(self) -> list[TrialRecord]:
         """Trials that run or wait, as far as they have suggested their parameters."""
-        return [read_record(trial, self._head, maximise=self._maximise) for trial in self._open]
+        return [read_record(trial, self.head, maximise=self._maximise) for trial in self._open]
 
     def distributions(self) -> "dict[str, BaseDistribution]":
         """The parameters that can enter a model, each with a late distribution.
@@ -89,7 +90,7 @@ class StudyHistory:
         found = dict(self._distributions)
         for trial in self._open:
             found.update(trial.distributions)
-        head = self._head
+        head = self.head
         split = {head.name, head.d_model}
         return {
             name: distribution

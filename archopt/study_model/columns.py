@@ -3,7 +3,6 @@
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from archopt.allocation import HeadAllocation
 from archopt.final_values import FinalValues
 from archopt.search_space import SearchSpace, StudyHistory, TrialRecord
+from archopt.study_model.curves import is_finished
 from archopt.surrogate import Observations
 
 VALUE, PRUNED, FAILED, SILENT = range(4)  # what a trial says: its value, its curve, that it failed, nothing
@@ -61,7 +61,7 @@ class Columns:
     """The ended trials of one study, for one space."""
 
     def __init__(self) -> None:
-        self._records: dict[int, TrialRecord] = {}  # by number, of those that say VALUE or PRUNED
+        self._pruned: dict[int, TrialRecord] = {}  # by number
         self._kills: Counter[HeadAllocation] = Counter()
         self._barred: set[HeadAllocation] = set()
         none = np.empty(0, dtype=np.int64)
@@ -69,7 +69,7 @@ class Columns:
         self._n_read = 0
         self._keys: dict[tuple[tuple[str, str], ...], int] = {}
         self._noisy = False
-        self._endings: tuple[bytes, FinalValues, dict[int, tuple[float, float] | None]] = (b"", FinalValues([]), {})
+        self._readings: tuple[FinalValues | None, dict[int, tuple[float, float]]] = (None, {})
         self._early: tuple[bytes, Observations] | None = None
         self._lock = threading.Lock()
 
@@ -92,14 +92,14 @@ class Columns:
 
     def _row(self, record: TrialRecord, space: SearchSpace) -> tuple[int, int, int, int, int]:
         fault = record.fault
-        if record.value is not None and math.isfinite(record.value):
+        if is_finished(record):
             saying = VALUE
         elif record.state == "pruned":
             saying = PRUNED
         else:
             saying = FAILED if fault in ("diverged", "error") else SILENT
-        if saying in (VALUE, PRUNED):
-            self._records[record.number] = record
+        if saying == PRUNED:
+            self._pruned[record.number] = record
         if record.allocation is not None and fault == "infeasible":
             self._barred.add(record.allocation)
         if record.allocation is not None and fault == "killed":
@@ -123,33 +123,36 @@ class Columns:
         """Allocations that the device cannot run: neither weighting nor learning rate makes one fit."""
         return self._barred | {split for split, n in self._kills.items() if n >= KILLS_TO_BAR}
 
-    def early(self, rows: Rows, n_early: int) -> Observations:
+    def early(self, rows: Rows, n_early: int, curves: FinalValues) -> Observations:
         """The observations that the first ``n_early`` trials come to, remembered."""
         content = rows.number[:n_early].tobytes()
         known = self._early
         if known is None or known[0] != content:
-            known = self._early = content, self.observe(rows.take(slice(n_early)), n_early)[0]
+            known = self._early = content, self.observe(rows.take(slice(n_early)), curves)[0]
         return known[1]
 
-    def observe(self, rows: Rows, n_early: int) -> tuple[Observations, Indices]:
+    def observe(self, rows: Rows, curves: FinalValues) -> tuple[Observations, Indices]:
         """What the trials say of the configurations.
 
-        A pruned trial counts with the final value that its curve predicts, from those that finished among the first
-        ``n_early``, and the variance of that prediction. One that failed, by itself or with an error, counts as worse
-        than all that finished. Two runs of the same replicate of a configuration are one observation.
+        A pruned trial counts with what its curve says of its final value and the variance of that. Of one
+        configuration's only the best read one counts: how far its curves mislead is common to them. One that failed, by
+        itself or with an error, counts as worse than all that finished. Two runs of the same replicate of a
+        configuration are one observation.
 
         Returns:
-            the observations, and the positions of all trials that finished or whose curve tells where they would have
-            ended.
+            the observations, and the positions of all trials that finished or whose curve says something.
         """
         value, extra = rows.value.copy(), np.zeros(len(rows))
         placed = rows.position >= 0
         pruned = np.flatnonzero((rows.saying == PRUNED) & placed)
+        tried = rows.position[(rows.saying == VALUE) & placed]
         if len(pruned):
-            endings = self._endings_of(rows.take(slice(n_early)))
-            found = [endings(int(number)) or (math.nan, 0.0) for number in rows.number[pruned]]
-            value[pruned], extra[pruned] = np.transpose(found)
-        tried = rows.position[np.isfinite(value) & placed]
+            found = np.array([self._reading(int(number), curves) for number in rows.number[pruned]])
+            tried = np.concatenate([tried, rows.position[pruned[np.isfinite(found[:, 0])]]])
+            order = np.lexsort((found[:, 1], rows.position[pruned]))
+            first = np.unique(rows.position[pruned][order], return_index=True)[1]
+            best = order[first]
+            value[pruned[best]], extra[pruned[best]] = found[best].T
         finished = rows.value[rows.saying == VALUE]
         if len(finished):
             value[rows.saying == FAILED] = 2.0 * finished.max() - finished.min()
@@ -159,21 +162,20 @@ class Columns:
         observations = Observations(rows.position[used], value[used], rows.replicate[used], extra[used])
         return observations, tried
 
-    def _endings_of(self, early: Rows) -> Callable[[int], tuple[float, float] | None]:
-        """From a pruned trial's number to the final value that its curve predicts and its variance, remembered."""
-        numbers = early.number[early.saying == VALUE]
-        content = numbers.tobytes()
-        if content != self._endings[0]:
-            self._endings = (content, FinalValues([self._records[int(number)] for number in numbers]), {})
-        _, endings, known = self._endings
+    @staticmethod
+    def finished_positions(rows: Rows) -> Indices:
+        """(N,) of the trials with a value."""
+        return np.asarray(rows.position[(rows.saying == VALUE) & (rows.position >= 0)])
 
-        def predict(number: int) -> tuple[float, float] | None:
-            if number not in known:
-                final = endings.predict(self._records[number])
-                known[number] = None if final is None else (final.median, final.sd**2)
-            return known[number]
-
-        return predict
+    def _reading(self, number: int, curves: FinalValues) -> tuple[float, float]:
+        """What a pruned trial's curve says of its final value and the variance, remembered; NaN where nothing."""
+        if curves is not self._readings[0]:
+            self._readings = curves, {}
+        known = self._readings[1]
+        if number not in known:
+            found = curves.at(self._pruned[number])
+            known[number] = (math.nan, math.inf) if found is None else (found.value, found.variance)
+        return known[number]
 
     def noiseless(self, rows: Rows) -> bool:
         """Whether the objective has no noise, as far as repeats show.

@@ -1,6 +1,5 @@
 """The posterior of a study's configurations, from its trials."""
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -9,10 +8,8 @@ import numpy.typing as npt
 
 from archopt.search_space import SearchSpace, StudyHistory
 from archopt.study_model.columns import Rows, columns_of
+from archopt.study_model.curves import curve_readings, refit_at
 from archopt.surrogate import Inputs, Observations, OptimumPrior, Posterior, Variances, fit_posterior, fit_variances
-
-REFIT_AFTER = 20  # trials until which the variances are fitted at each
-REFIT_GROWTH = 1.1  # of the number of trials between two fits from then on
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,8 @@ class StudyModel:
         space: the M configurations.
         observed: finished trials, extrapolated pruned ones and diverged ones.
         posterior: of the M expected values.
-        n_trials: (M,) finished trials, and pruned ones whose curve tells where they would have ended.
+        n_trials: (M,) finished trials, and pruned ones whose curve says something.
+        n_finished: (M,) trials with a value.
         infeasible: (M,) configurations of allocations that the device cannot run.
         noiseless: repeated trials gave the very same value, so replicates teach nothing.
         replicates: (M,) the number that another run of a configuration would have; -1 where none are recorded.
@@ -33,18 +31,24 @@ class StudyModel:
     observed: Observations
     posterior: Posterior
     n_trials: npt.NDArray[np.int64]
+    n_finished: npt.NDArray[np.int64]
     infeasible: npt.NDArray[np.bool_]
     noiseless: bool
     replicates: npt.NDArray[np.int64]
 
     @property
     def answerable(self) -> npt.NDArray[np.bool_]:
-        """(M,) which configurations can be recommended: those that ran and can run."""
-        return np.asarray((self.n_trials > 0) & ~self.infeasible)
+        """(M,) which configurations can be recommended: those that ran to their end and can run."""
+        return np.asarray((self.n_finished > 0) & ~self.infeasible)
 
 
 def model_study(
-    history: StudyHistory, space: SearchSpace, prior: OptimumPrior, *, noise_sd: float | None = None
+    history: StudyHistory,
+    space: SearchSpace,
+    prior: OptimumPrior,
+    *,
+    noise_sd: float | None = None,
+    running: Observations | None = None,
 ) -> StudyModel:
     """Fit the posterior of ``space`` to the trials that have ended; see `Columns.observe` for what each counts.
 
@@ -52,16 +56,19 @@ def model_study(
 
     Args:
         noise_sd: of one trial around its configuration's expected value, where it is known.
+        running: what is known of trials that have not ended.
     """
     columns = columns_of(history, space)
     rows = columns.rows(history)
-    n_early = refit_at(len(rows))
-    observed, tried = columns.observe(rows, n_early)
+    n_early, curves = refit_at(len(rows)), curve_readings(history)
+    observed, tried = columns.observe(rows, curves)
     noiseless = columns.noiseless(rows)
     if noiseless and noise_sd is None:
         noise_sd = 1e-6 * float(np.std(observed.value))
+    if running is not None:
+        observed = _joined(observed, running)
     inputs = _inputs(space)
-    early = observed if n_early == len(rows) else columns.early(rows, n_early)
+    early = observed if n_early == len(rows) and running is None else columns.early(rows, n_early, curves)
     variances = _variances(inputs, early, prior, noise_sd)
     barred = columns.infeasible
     return StudyModel(
@@ -69,12 +76,17 @@ def model_study(
         observed=observed,
         posterior=fit_posterior(inputs, observed, prior, variances),
         n_trials=np.bincount(tried, minlength=len(space.candidates)),
+        n_finished=np.bincount(columns.finished_positions(rows), minlength=len(space.candidates)),
         infeasible=np.array([candidate.allocation in barred for candidate in space.candidates])
         if barred
         else np.zeros(len(space.candidates), dtype=bool),
         noiseless=noiseless,
         replicates=_next_replicates(rows, len(space.candidates)),
     )
+
+
+def _joined(one: Observations, other: Observations) -> Observations:
+    return Observations(*(np.concatenate(pair) for pair in zip(vars(one).values(), vars(other).values(), strict=True)))
 
 
 def _next_replicates(rows: Rows, n_configurations: int) -> npt.NDArray[np.int64]:
@@ -90,20 +102,6 @@ def _next_replicates(rows: Rows, n_configurations: int) -> npt.NDArray[np.int64]
 @lru_cache(maxsize=64)
 def _inputs(space: SearchSpace) -> Inputs:
     return Inputs(space.log2_head_dim, space.levels, space.ordered)
-
-
-def refit_at(n_ended: int) -> int:
-    """How many trials decide the variances: all of few, then a number that grows in ever larger steps.
-
-    A fit costs many times what a proposal does, and one trial more hardly moves what many say. A function of the number
-    alone, so that a search that was resumed goes on as it would have.
-    """
-    if n_ended <= REFIT_AFTER:
-        return n_ended
-    step = REFIT_AFTER
-    while step * REFIT_GROWTH <= n_ended:
-        step = math.ceil(step * REFIT_GROWTH)
-    return step
 
 
 def _variances(inputs: Inputs, early: Observations, prior: OptimumPrior, noise_sd: float | None) -> Variances:

@@ -1,12 +1,17 @@
 """Where the best head_dim is expected before any trial."""
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from archopt.search_space import SearchSpace, recorded_optimum
 from archopt.surrogate import OptimumPrior
 from archopt.theory import family_default, optimal_allocation
+
+if TYPE_CHECKING:
+    import optuna
 
 FLAT_SD_OCTAVES = 3.0  # prior on log2 d_k where there is no theory to ask: spans the divisors of any practical width
 UNKNOWN_N_SAMPLES = 1e5  # the log-law moves by a fifth from 1e3 to 1e9, far less than its constant's spread
@@ -40,6 +45,12 @@ def closed_form_prior(
         default.constant if constant is None else constant,
     )
     return OptimumPrior(math.log2(min(max(law.head_dim, 1.0), d_model)), default.sd_octaves)
+
+
+def recorded_prior(study: "optuna.Study", space: SearchSpace) -> OptimumPrior:
+    """What the study's sampler expected; flat where it left no note."""
+    recorded = recorded_optimum(study)
+    return flat_prior(space.log2_head_dim) if recorded is None else OptimumPrior(*recorded)
 
 
 def flat_prior(log2_head_dim: npt.NDArray[np.float64]) -> OptimumPrior:

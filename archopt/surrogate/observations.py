@@ -57,9 +57,19 @@ class Scale:
         excess = np.minimum(np.log1p(np.maximum(scaled - KNEE, 0.0)), MAX_LOG_EXCESS)
         return np.where(scaled > KNEE, KNEE + excess, scaled)
 
+    def apply_variance(self, value: Array, variance: Array) -> Array:
+        """Variances of values there, in the model's units: to first order, where values are compressed."""
+        scaled = (value - self.centre) / self.spread
+        return np.asarray(variance / (self.spread * (1.0 + np.maximum(scaled - KNEE, 0.0))) ** 2)
 
-def scale_of(value: Array) -> Scale:
-    """By the spread of the better half, so that a few diverged runs do not flatten the rest."""
+
+def scale_of(observed: Observations) -> Scale:
+    """By the spread of the better half, so that a few diverged runs do not flatten the rest.
+
+    Values that are known exactly decide, where there are some: a reading of a curve may lie anywhere.
+    """
+    exact = observed.extra_variance == 0.0
+    value = observed.value[exact] if exact.sum() > 1 else observed.value
     if len(value) == 0:
         return Scale(0.0, 1.0)
     low, middle = np.min(value), np.median(value)
@@ -104,7 +114,7 @@ class Grouped:
         place[self.seen] = np.arange(len(self.seen))
         self._at = place[observed.index]
         self._value = scale.apply(observed.value)
-        self._extra = observed.extra_variance / scale.spread**2 + JITTER
+        self._extra = scale.apply_variance(observed.value, observed.extra_variance) + JITTER
         self._blocks: list[Indices] = []
         self._numbers: list[int] = []  # replicate of each block
         alone = [np.flatnonzero(observed.replicate < 0)]

@@ -78,6 +78,12 @@ class Posterior:
         variance = np.diagonal(self._prior.matrix) - (half**2).sum(axis=0) + (spread**2).sum(axis=0)
         return np.asarray(self.scale.spread * np.sqrt(np.maximum(variance, 0.0)))
 
+    def covariance(self, index: npt.NDArray[np.int64]) -> Array:
+        """(C, C) of the expected values of some configurations, the mixture over u* taken for one Gaussian."""
+        half, spread = self._known(self._cross[:, index], self._bowls[:, index], (self.means - self.mean)[:, index])
+        covariance = self._prior.matrix[np.ix_(index, index)] - half.T @ half + spread.T @ spread
+        return np.asarray(self.scale.spread**2 * covariance)
+
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """(size, M) joint draws of the expected values.
 
@@ -146,7 +152,7 @@ class Posterior:
 
 def fit_posterior(inputs: Inputs, observed: Observations, prior: OptimumPrior, variances: Variances) -> Posterior:
     """The posterior of eq. S1 at given variances; arguments as for `fit_variances`."""
-    scale = scale_of(observed.value)
+    scale = scale_of(observed)
     grouped = Grouped(observed, scale)
     seen = grouped.seen
     covariance = prior_covariance(inputs, variances)

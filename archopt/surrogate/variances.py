@@ -40,7 +40,7 @@ def fit_variances(
     if len(observed) == 0:
         return prior_variances
     medians, n_expected = prior_variances.to_array(), len(prior_variances.expected)
-    scale = scale_of(observed.value)
+    scale = scale_of(observed)
     objective = _Objective(inputs, Grouped(observed, scale), prior, medians, n_expected)
     bounds = [(np.log(LOWEST), np.log(HIGHEST))] * len(medians)
     if noise_sd is not None:

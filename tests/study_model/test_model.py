@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from archopt.search_space import ATTRIBUTES, HeadParameter, SearchSpace, StudyHistory, read_history, search_space_of
 from archopt.study_model import StudyModel, flat_prior, model_study
-from archopt.study_model.model import REFIT_AFTER, REFIT_GROWTH, _fitted, refit_at
+from archopt.study_model.curves import REFIT_AFTER, REFIT_GROWTH, refit_at
+from archopt.study_model.model import _fitted
 
 HEAD = HeadParameter(d_model=48)
 HEADS = optuna.distributions.CategoricalDistribution([1, 2, 4, 8, 16])

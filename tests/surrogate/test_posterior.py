@@ -11,7 +11,7 @@ from scipy.stats import chi2, multivariate_normal
 
 from archopt.surrogate import Inputs, Observations, OptimumPrior, Posterior, Variances, fit_posterior, fit_variances
 from archopt.surrogate.covariance import CURVATURE_MEAN, CURVATURE_SD, NARROW_POWER, NARROW_VARIANCE
-from archopt.surrogate.observations import JITTER, scale_of
+from archopt.surrogate.observations import JITTER, KNEE, scale_of
 
 PRIOR = OptimumPrior(3.0, 1.5)
 U = np.log2(np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 48], dtype=float))
@@ -73,11 +73,12 @@ def test_the_posterior_is_that_of_a_dense_gaussian_at_every_node() -> None:
     variances = Variances(expected=(0.2, 0.1, 0.1, 0.05, 0.05, 0.02), shared=(0.1, 0.05, 0.03, 0.02), noise=0.3)
     found = fit_posterior(inputs, observed, PRIOR, variances)
 
-    scaling = scale_of(value)
+    scaling = scale_of(observed)
     scaled, scale, centre = scaling.apply(value), scaling.spread, scaling.centre
     narrow = NARROW_VARIANCE * np.outer(2.0 ** (-NARROW_POWER * u), 2.0 ** (-NARROW_POWER * u))
     shared = 1.0 + narrow + np.tensordot(variances.expected, inputs.parts(), axes=1) + JITTER * np.eye(len(u))
-    own_noise = 0.3 + observed.extra_variance / scale**2 + JITTER
+    compressed = 1.0 + np.maximum((value - centre) / scale - KNEE, 0.0)  # the slope's inverse
+    own_noise = 0.3 + observed.extra_variance / (scale * compressed) ** 2 + JITTER
     together = (replicate[:, None] == replicate[None, :]) & (replicate[:, None] >= 0) | np.eye(30, dtype=bool)
     of_replicate = np.tensordot(variances.shared, inputs.shared_parts(), axes=1)[np.ix_(index, index)]
     noise = together * of_replicate + np.diag(own_noise)
@@ -213,7 +214,7 @@ def test_what_another_observation_would_tell_is_that_of_a_dense_gaussian(recorde
     joint = expected[np.ix_(at, at)] + together * shared[np.ix_(at, at)] + (0.3 + JITTER) * np.eye(29)
     with_values = expected[np.ix_(contenders, at)]
     gain = np.linalg.solve(joint[:25, :25], joint[:25, 25:])
-    scale = scale_of(observed.value).spread ** 2
+    scale = scale_of(observed).spread ** 2
     np.testing.assert_allclose(variance, scale * np.diagonal(joint[25:, 25:] - joint[25:, :25] @ gain), rtol=1e-5)
     dense = with_values[:, 25:] - with_values[:, :25] @ gain  # (expected values, observations)
     np.testing.assert_allclose(covariance.T, scale * dense, rtol=1e-4, atol=1e-6 * scale)

@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 
 from archopt.surrogate import Inputs, Observations, OptimumPrior, fit_variances
 from archopt.surrogate.covariance import CURVATURE_MEAN, CURVATURE_SD, NARROW_POWER, NARROW_VARIANCE
-from archopt.surrogate.observations import Grouped, scale_of
+from archopt.surrogate.observations import KNEE, Grouped, scale_of
 from archopt.surrogate.variances import VARIANCE_PRIOR_SD, _Objective, prior_medians
 
 PRIOR = OptimumPrior(3.0, 1.5)
@@ -27,7 +27,7 @@ def _observed(n: int, seed: int = 0) -> Observations:
 
 def _objective(observed: Observations) -> tuple[_Objective, np.ndarray]:
     medians = prior_medians(2).to_array()
-    grouped = Grouped(observed, scale_of(observed.value))
+    grouped = Grouped(observed, scale_of(observed))
     return _Objective(INPUTS, grouped, PRIOR, medians, N_EXPECTED), np.log(medians)
 
 
@@ -36,17 +36,18 @@ def test_the_evidence_is_that_of_a_dense_gaussian() -> None:
     objective, medians = _objective(observed)
     point = medians + 0.3
     expected, shared, noise = np.split(np.exp(point), [N_EXPECTED, len(point) - 1])
-    at, scale = observed.index, scale_of(observed.value)
+    at, scale = observed.index, scale_of(observed)
     bowl = (INPUTS.log2_head_dim[at] - PRIOR.log2_head_dim) ** 2
     narrow = 2.0 ** (-NARROW_POWER * INPUTS.log2_head_dim[at])
     together = (observed.replicate[:, None] == observed.replicate) & (observed.replicate[:, None] >= 0)
+    compressed = 1.0 + np.maximum((observed.value - scale.centre) / scale.spread - KNEE, 0.0)  # the slope's inverse
     covariance = (
         1.0
         + NARROW_VARIANCE * np.outer(narrow, narrow)
         + CURVATURE_SD**2 * np.outer(bowl, bowl)
         + np.tensordot(expected, INPUTS.parts(), axes=1)[np.ix_(at, at)]
         + (together | np.eye(40, dtype=bool)) * np.tensordot(shared, INPUTS.shared_parts(), axes=1)[np.ix_(at, at)]
-        + np.diag(noise[0] + observed.extra_variance / scale.spread**2)
+        + np.diag(noise[0] + observed.extra_variance / (scale.spread * compressed) ** 2)
     )
     dense = -multivariate_normal(CURVATURE_MEAN * bowl, covariance).logpdf(scale.apply(observed.value))
     prior = 0.5 * len(point) * (0.3 / VARIANCE_PRIOR_SD) ** 2
@@ -70,7 +71,7 @@ def test_it_tells_shared_noise_from_own_noise() -> None:
         value = 0.05 * (U[index] - 3) ** 2 + rng.normal(0, 0.3, 6)[replicate] + rng.normal(0, 0.1, 60)
         observed = Observations(index, value, replicate, np.zeros(60))
         fitted = fit_variances(inputs, observed, PRIOR)
-        ratios.append(np.sqrt(fitted.noise) * scale_of(value).spread / 0.1)
+        ratios.append(np.sqrt(fitted.noise) * scale_of(observed).spread / 0.1)
     assert 0.75 < np.mean(ratios) < 1.25  # 45 degrees of freedom each, but some noise looks like a smooth difference
 
 
@@ -82,5 +83,5 @@ def test_without_observations_it_is_the_prior() -> None:
 def test_a_known_noise_is_kept() -> None:
     observed = _observed(12)
     fitted = fit_variances(INPUTS, observed, PRIOR, noise_sd=0.2)
-    total = np.sqrt(sum(fitted.shared) + fitted.noise) * scale_of(observed.value).spread
+    total = np.sqrt(sum(fitted.shared) + fitted.noise) * scale_of(observed).spread
     assert total == pytest.approx(0.2, rel=1e-4)
