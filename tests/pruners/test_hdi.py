@@ -174,3 +174,47 @@ def test_a_study_without_heads_is_judged_by_curves() -> None:
 def test_bad_arguments(options: dict[str, Any], match: str) -> None:
     with pytest.raises(OptionError, match=match):
         archopt.HDIPruner(**options)
+
+
+def test_several_objectives_are_refused_in_one_line() -> None:
+    study = optuna.create_study(directions=["minimize", "minimize"])
+    study.add_trial(optuna.create_trial(values=[0.1, 0.2]))
+    with pytest.raises(OptionError, match="HDIPruner needs a study with one objective"):
+        archopt.HDIPruner().decide(study, study.trials[0])
+
+
+@pytest.mark.parametrize("switch", [True, False])
+def test_collapsed_heads_end_a_trial_only_where_asked(switch: bool) -> None:
+    study = _study(archopt.HDIPruner(run_to_end_share=0.0, max_pruned_share=1.0, prune_collapsed=switch))
+    trial = study.ask({"n_heads": optuna.distributions.CategoricalDistribution([4])})
+    archopt.report_diversity(trial, 10, 1.0, 0.75)  # four heads of twelve: that of random ones
+    assert not trial.should_prune()
+    archopt.report_diversity(trial, 20, 0.9, 0.2)
+    assert trial.should_prune() is switch
+    if switch:
+        assert "heads have collapsed" in study.trials[0].user_attrs[ATTRIBUTES.reason]
+
+
+def test_a_configuration_is_judged_by_the_model_and_a_protected_trial_says_what_it_would_have_been() -> None:
+    pruner = archopt.HDIPruner(run_to_end_share=1.0, patience=0)
+    study = optuna.create_study(sampler=archopt.HeadAllocationSampler(d_model=48, seed=0), pruner=pruner)
+    rng = np.random.default_rng(0)
+
+    def run(n_heads: int, final: float) -> list[dict[str, Any]]:
+        study.enqueue_trial({"n_heads": n_heads})
+        trial = study.ask({"n_heads": optuna.distributions.CategoricalDistribution([1, 2, 3, 4, 6, 8])})
+        for step, value in zip(STEPS, _curve(final, rng), strict=True):
+            trial.report(value, step)
+            assert not trial.should_prune()
+        study.tell(trial, final)
+        return list(study.trials[-1].user_attrs[ATTRIBUTES.pruner])
+
+    for k in range(15):
+        run([2, 3, 4, 6, 8][k % 5], 0.5 + 0.02 * rng.normal())
+    bad, good = run(1, 3.0), run(4, 0.5)
+    assert any(decision["would_prune"] for decision in bad)
+    assert not any(decision["prune"] for decision in bad)
+    assert not any(decision["would_prune"] for decision in good)
+    last = bad[-1]
+    assert last["p_better"] < 0.05
+    assert last["predicted"] > last["incumbent"] == pytest.approx(0.5, abs=0.05)
