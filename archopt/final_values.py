@@ -30,7 +30,6 @@ class FinalValue:
         location, scale: the same as the model has it: of the logarithm with ``log_scale``.
         log_scale: losses spread in proportion to their size, so positive ones are modelled by their logarithm.
         by_curve: the reading without diversity.
-        used_diversity: whether diversity is in the reading.
         diversity_gain: relative drop in squared error on left-out finished trials that diversity brings (negative: it
             hurts); None where it was not looked at.
     """
@@ -43,7 +42,6 @@ class FinalValue:
     scale: float
     log_scale: bool
     by_curve: float
-    used_diversity: bool
     diversity_gain: float | None
 
     def probability_below(self, limit: float) -> float:
@@ -128,7 +126,6 @@ class _Step:
             scale=math.sqrt(variance),
             log_scale=self.log_scale,
             by_curve=self._in_units((curve or reading).value)[0],
-            used_diversity=self._both is not None,
             diversity_gain=self.gain,
         )
 

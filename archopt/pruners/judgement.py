@@ -1,9 +1,8 @@
 """What a study's finished trials say of one that is still on its way."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr
@@ -12,9 +11,6 @@ from archopt.final_values import FinalValue
 from archopt.search_space import SearchSpace, StudyHistory, TrialRecord, search_space_of
 from archopt.study_model import curve_readings, is_finished, model_study
 from archopt.surrogate import Observations, OptimumPrior
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Key = tuple[tuple[str, str], ...]
 
@@ -42,7 +38,7 @@ class Judgement:
 
 
 def judge(
-    history: StudyHistory, record: TrialRecord, step: int, prior_of: "Callable[[SearchSpace], OptimumPrior]"
+    history: StudyHistory, record: TrialRecord, step: int, prior_of: Callable[[SearchSpace], OptimumPrior]
 ) -> Judgement | None:
     """Judge a trial by what it showed at ``step``.
 
