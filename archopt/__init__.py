@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from archopt.allocation import HeadAllocation, feasible_allocations
     from archopt.campaign import search
     from archopt.errors import ArchoptError
-    from archopt.pruners import HDIPruner
+    from archopt.pruners import HDIPruner, diversity_worth
     from archopt.recommendation import Recommendation, recommend
     from archopt.samplers import HeadAllocationSampler
     from archopt.search_space import record_diversity, replicate, report_diversity, suggest_allocation
@@ -22,6 +22,7 @@ __all__ = [
     "HeadAllocationSampler",
     "Recommendation",
     "__version__",
+    "diversity_worth",
     "feasible_allocations",
     "recommend",
     "record_diversity",
@@ -39,6 +40,7 @@ _HOMES = {
     "HeadAllocation": "archopt.allocation",
     "HeadAllocationSampler": "archopt.samplers",
     "Recommendation": "archopt.recommendation",
+    "diversity_worth": "archopt.pruners",
     "feasible_allocations": "archopt.allocation",
     "recommend": "archopt.recommendation",
     "record_diversity": "archopt.search_space",

@@ -12,9 +12,11 @@ from archopt.learning_curve import RungModel
 from archopt.search_space import TrialRecord
 
 MIN_FINISHED_FOR_CURVES = 6  # finished trials that reported at a step, below which nothing is read from it
-MIN_WITH_DIVERSITY = 12  # of them with diversity, below which it is not looked at
+MIN_WITH_DIVERSITY = 24  # of them with diversity, below which it is not looked at
 MIN_GAIN = 0.02  # relative drop of the error on left-out trials that diversity must bring to be used
 FOLDS = 5
+MIN_OF_WIDTH = 4  # trials with as many heads, below which their diversity is not compared
+MOST_SPREADS = 3.0  # off the median of those: farther is held to be as far
 FARTHEST = 20.0  # natural logarithms from the finished trials: beyond, a reading of a logarithm is cut
 
 Array = npt.NDArray[np.float64]
@@ -95,6 +97,9 @@ class _Step:
         self.log_scale = bool((self.final > 0).all() and (self.sensors[:, 0] > 0).all())
         if self.log_scale:
             self.sensors[:, 0], self.final = np.log(self.sensors[:, 0]), np.log(self.final)
+        self._levels = _levels(self.sensors, self.width)
+        for i, width in enumerate(self.width):
+            self.sensors[i] = self._compared(self.sensors[i], width)
         self.gain: float | None = None
         self._curve = RungModel(self.sensors[:, :1], self.final, self.width)
         self._both: RungModel | None = None
@@ -107,7 +112,7 @@ class _Step:
     def read(self, now: Array, width: float) -> FinalValue | None:
         if self.log_scale and now[0] <= 0.0:
             return None
-        now = now.copy()
+        now = self._compared(now, width)
         if self.log_scale:
             now[0] = math.log(now[0])
         curve = self._curve.read(now[:1], width)
@@ -129,6 +134,19 @@ class _Step:
             diversity_gain=self.gain,
         )
 
+    def _compared(self, sensors: Array, width: float) -> Array:
+        """Diversity in spreads off the median of trials with as many heads: only those can be compared; the loss stays.
+
+        0 where those are too few: they say nothing either way.
+        """
+        level = self._levels.get(width)
+        found = sensors.copy()
+        if level is None:
+            found[1:] = np.where(np.isfinite(found[1:]), 0.0, np.nan)
+        else:
+            found[1:] = np.clip((found[1:] - level[0]) / level[1], -MOST_SPREADS, MOST_SPREADS)
+        return found
+
     def _in_units(self, value: float) -> tuple[float, float]:
         """In the objective's units, and what a unit of the model is there.
 
@@ -140,6 +158,19 @@ class _Step:
         centre = float(self.final.mean())
         unit = math.exp(min(max(value, centre), centre + FARTHEST))
         return unit * (1.0 + min(value - centre, 0.0)), unit
+
+
+def _levels(sensors: Array, width: Array) -> dict[float, tuple[Array, Array]]:
+    """By log2 head_dim, the median and the spread (scaled median deviation) of each diversity sensor."""
+    found = {}
+    for value in np.unique(width):
+        shown = sensors[width == value, 1:]
+        shown = shown[np.isfinite(shown).all(axis=1)]
+        if len(shown) >= MIN_OF_WIDTH:
+            median = np.median(shown, axis=0)
+            spread = 1.4826 * np.median(np.abs(shown - median), axis=0)
+            found[float(value)] = median, np.where(spread > 0.0, spread, 1.0)
+    return found
 
 
 def left_out_errors(sensors: Array, final: Array, width: Array) -> Array:

@@ -17,9 +17,10 @@ Array = npt.NDArray[np.float64]
 # Priors, in standard deviations of the sensor and of the final value; found on the tuning tables of
 # studies/2026-12-02_pruner. Of the slope, a difference at the end is expected to show by half at a rung.
 SLOPE_MEAN, SLOPE_SD = 0.5, 0.5
-OTHER_SLOPE_SD = 0.5  # of the diversity sensors, of which nothing is known: mean 0
+OTHER_SLOPE_SD = 0.2  # of the diversity sensors, of which little is expected: mean 0
 WIDTH_VARIANCE = 3.0  # of the slope in log2 head_dim over the residual variance: widths learn at speeds of their own
 RESIDUAL_VARIANCE, RESIDUAL_COUNT = 2.0, 2.0  # what so many runs would show
+FARTHER = 3.0  # than finished runs may one be held to end
 MIN_SLOPE = 0.02  # below it the loss at a rung is no sensor
 
 
@@ -105,13 +106,14 @@ class RungModel:
     def expect(self, reading: Reading | None) -> tuple[float, float]:
         """Mean and variance of where a run ends, taken for one of the finished ones; of all of them with no reading.
 
-        Where the reading is farther off than thrice its standard deviation, runs are held to spread as far as that:
-        those that finished may be the good ones.
+        Where the reading is farther off than thrice its standard deviation, runs are held to spread as far as that, up
+        to `FARTHER` times as far as those that finished: these may be the good ones.
         """
         spread = self._final_sd**2 * (1.0 + 1.0 / self._n_final)
         if reading is None:
             return self._final_mean, spread
-        spread = max(spread, (reading.value - self._final_mean) ** 2 - 9.0 * reading.variance)
+        beyond = (reading.value - self._final_mean) ** 2 - 9.0 * reading.variance
+        spread = max(spread, min(beyond, FARTHER**2 * spread))
         weight = spread / (spread + reading.variance)
         return self._final_mean + weight * (reading.value - self._final_mean), weight * reading.variance
 

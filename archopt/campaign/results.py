@@ -42,6 +42,7 @@ def with_details(
     search: Mapping[str, Any],
     data: Mapping[str, Any],
     settings: Mapping[str, Any],
+    diversity_worth: Mapping[str, Any],
     caveats: Sequence[str],
 ) -> Recommendation:
     """The recommendation with all that recommendation.json holds."""
@@ -55,6 +56,7 @@ def with_details(
             "search": dict(search),
             "data": dict(data),
             "settings": dict(settings),
+            "diversity_worth": dict(diversity_worth),
             "versions": versions(),
         },
     )
@@ -131,6 +133,7 @@ def trial_rows(records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
             "reason": record.attributes.get(ATTRIBUTES.reason),
             "curve": [list(point) for point in record.curve],
             "diversity": [[report.step, report.hdi, report.output_correlation] for report in record.diversity],
+            "decisions": record.attributes.get(ATTRIBUTES.pruner, []),
         }
         for record in records
         if record.allocation is not None and record.state != "running"

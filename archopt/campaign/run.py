@@ -1,6 +1,6 @@
 """One run of a campaign: opened, searched, compared, written down."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
@@ -22,7 +22,7 @@ from archopt.campaign.storage import COMPARISON_KEY, SPENT_KEY
 from archopt.campaign.trials import TrialLoop
 from archopt.errors import CampaignFailed, StorageError
 from archopt.evaluation.workers import WorkerPool
-from archopt.pruners import HDIPruner
+from archopt.pruners import HDIPruner, worth_of_diversity
 from archopt.recommendation import Recommendation, recommend_from
 from archopt.report.progress import SearchProgress
 from archopt.search_space import ATTRIBUTES, TrialRecord, read_history, read_records
@@ -175,6 +175,7 @@ class _Run:
                 },
                 data=data_facts(cell.dataset, cell.summary),
                 settings=cell.identity(settings),
+                diversity_worth=asdict(worth_of_diversity(records)),
                 caveats=[*outcome.caveats, *width_warnings(settings.d_model)],
             )
         try:

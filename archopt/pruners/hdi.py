@@ -106,7 +106,7 @@ class HDIPruner(BasePruner):
         self,
         *,
         n_min_trials: int = 8,
-        threshold: float = 0.05,
+        threshold: float = 0.02,
         patience: int = 1,
         run_to_end_share: float = 0.1,
         max_pruned_share: float = 0.8,

@@ -6,16 +6,15 @@ from typing import Any
 
 from archopt.report.figure import Figure
 from archopt.report.figures import Figures, draw
-from archopt.report.numbers import duration, finite, printable, probability
+from archopt.report.numbers import finite, printable, probability
+from archopt.report.pruning import decision_table, pruning_sentences, pruning_table
 from archopt.report.tables import (
     Table,
     allocation_table,
     comparison_table,
     configuration_table,
     failure_table,
-    last_step,
     pairs_table,
-    pruning_table,
     weighting_table,
 )
 from archopt.report.wording import (
@@ -70,7 +69,7 @@ def sections(recommendation: Recommendation, rows: Sequence[TrialRow], command: 
         _landscape(recommendation, drawn),
         _section("time", "What it costs in time", figures=[drawn.time]),
         _weighting(recommendation, rows, drawn),
-        _pruning(rows),
+        _pruning(recommendation, rows),
         _section("diversity", "Head diversity and loss", figures=drawn.diversity),
         _section("curves", "Learning curves", figures=[drawn.curves]),
         _data(recommendation),
@@ -117,24 +116,11 @@ def _weighting(recommendation: Recommendation, rows: Sequence[TrialRow], drawn: 
     return _section("weighting", "Head weighting compared", figures=[drawn.weighting], tables=[table])
 
 
-def _pruning(rows: Sequence[TrialRow]) -> Section | None:
-    paragraphs = []
-    pruned = [step for row in rows if row.get("state") == "pruned" and (step := last_step(row)) is not None]
-    complete = [step for row in rows if row.get("state") == "complete" and (step := last_step(row)) is not None]
-    if pruned and complete:
-        full = max(complete)
-        n_tried = len(pruned) + len(complete)
-        saved = sum(full - step for step in pruned) / (full * n_tried) if full else 0.0
-        paragraphs.append(
-            f"{len(pruned):,} of {n_tried:,} trials were pruned, which saved {100 * saved:.0f} % of the training steps "
-            f"that running all of them to step {full:,} would have taken."
-        )
-    seconds = sum(time for row in rows if (time := finite(row.get("train_seconds"))) is not None)
-    if seconds > 0:
-        paragraphs.append(f"Training took {duration(seconds)} in all, added up over the trials.")
-    tables = [pruning_table(rows), failure_table(rows)]
-    heading = "What was pruned and what failed" if tables[1] else "What the pruner did"
-    return _section("pruning", heading, paragraphs if any(tables) else [], tables=tables)
+def _pruning(recommendation: Recommendation, rows: Sequence[TrialRow]) -> Section | None:
+    tables = [pruning_table(rows), decision_table(rows), failure_table(rows)]
+    heading = "What was pruned and what failed" if tables[2] else "What the pruner did"
+    told = pruning_sentences(recommendation, rows) if any(tables) or recommendation.get("diversity_worth") else []
+    return _section("pruning", heading, told, tables=tables)
 
 
 def _data(recommendation: Recommendation) -> Section | None:

@@ -1,6 +1,5 @@
 """The tables of the report as plain text cells, for the terminal and for HTML alike."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -180,15 +179,6 @@ def weighting_table(rows: Sequence[TrialRow], metric: str, *, minimize: bool = T
     )
     caption = "Finished trials by head weighting, more than one head; other settings differ between the trials."
     return Table(caption, ("weighting", "trials", f"best {metric}", f"median {metric}"), cells, frozenset({0}))
-
-
-def pruning_table(rows: Sequence[TrialRow]) -> Table | None:
-    """At which training step how many trials were stopped; None where none was."""
-    steps = Counter(step for row in rows if row.get("state") == "pruned" if (step := last_step(row)) is not None)
-    if not steps:
-        return None
-    cells = tuple((f"{step:,}", f"{number:,}") for step, number in sorted(steps.items()))
-    return Table("Pruned trials by the training step they reached.", ("training step", "trials pruned"), cells)
 
 
 def failure_table(rows: Sequence[TrialRow], most: int = 10) -> Table | None:

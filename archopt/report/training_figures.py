@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
+from archopt.rank_correlation import tau_within
 from archopt.report.figure import (
     SYMBOLS,
     Figure,
@@ -112,8 +112,13 @@ def loss_against_diversity(recommendation: Recommendation, points: Sequence[Dive
         values = [value for value in across if value is not None]
         if len(held) < 2:
             continue
-        tau, n_pairs = tau_at_equal_heads([(p.n_heads, x, p.value) for p, x in zip(held, values, strict=True)])
-        told = f"Kendall tau at equal number of heads {short(tau, 2)} over {n_pairs:,} pairs" if tau is not None else ""
+        found = tau_within([(p.n_heads, x, p.value) for p, x in zip(held, values, strict=True)])
+        told = ""
+        if found.tau is not None:
+            told = (
+                f"Kendall tau at equal number of heads {short(found.tau, 2)} over {found.n_pairs:,} pairs (standard "
+                f"error without association {short(found.error, 2)})"
+            )
         figures.append(
             Figure(
                 key,
@@ -131,28 +136,6 @@ def loss_against_diversity(recommendation: Recommendation, points: Sequence[Dive
             )
         )
     return figures
-
-
-def tau_at_equal_heads(points: Sequence[tuple[int, float, float]]) -> tuple[float | None, int]:
-    """Kendall's tau between the second and the third entry, over pairs whose first entry is equal.
-
-    Args:
-        points: (n_heads, diversity, loss).
-
-    Returns:
-        (concordant - discordant) / pairs without ties in either, and how many pairs those are; None below 10 pairs.
-    """
-    by_heads: dict[int, list[tuple[float, float]]] = {}
-    for n_heads, diversity, loss in points:
-        by_heads.setdefault(n_heads, []).append((diversity, loss))
-    products = [
-        (one[0] - other[0]) * (one[1] - other[1])
-        for members in by_heads.values()
-        for one, other in combinations(members, 2)
-    ]
-    n_pairs = sum(product != 0 for product in products)
-    score = sum(product > 0 for product in products) - sum(product < 0 for product in products)
-    return (score / n_pairs if n_pairs >= 10 else None), n_pairs
 
 
 def _curves(

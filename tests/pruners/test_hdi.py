@@ -61,7 +61,8 @@ def test_losers_are_stopped_and_the_best_is_not(diversity: bool, direction: str,
     assert "P(better than" in stopped.user_attrs[ATTRIBUTES.reason]
     decisions = stopped.user_attrs[ATTRIBUTES.pruner]
     assert [decision["prune"] for decision in decisions] == [False, True]
-    assert sign * decisions[-1]["predicted"] == pytest.approx(1.5, abs=0.4)
+    # ten runs that ended within 0.06 of each other make little of how far off another may end
+    assert 0.75 < sign * decisions[-1]["predicted"] < 1.6
 
 
 def test_nothing_is_stopped_before_enough_trials_finished() -> None:

@@ -8,7 +8,7 @@ from archopt.report.allocation_figures import pareto_front
 from archopt.report.figure import BAND, INK, RAMP, RECOMMENDED, THEORY, colour, log_axis, readable_range
 from archopt.report.figures import draw
 from archopt.report.files import json_ready
-from archopt.report.training_figures import MOST_CURVES, diversity_points, tau_at_equal_heads
+from archopt.report.training_figures import MOST_CURVES, diversity_points
 
 
 def trace(figure, name):
@@ -110,15 +110,6 @@ def test_output_correlation_may_be_missing(recommendation, rows):
     for row in rows:
         row["diversity"] = [[step, hdi, math.nan] for step, hdi, _ in row["diversity"]]
     assert [figure.key for figure in draw(recommendation, rows).diversity] == ["hdi-excess"]
-
-
-def test_kendall_tau_at_equal_heads_by_hand():
-    # H = 2: four points in order, 6 pairs, all concordant; H = 4: 4 points against it, 6 discordant; across H nothing.
-    points = [(2, k, k) for k in range(4)] + [(4, k, 10 - k) for k in range(4)]
-    assert tau_at_equal_heads(points) == (0.0, 12)
-    assert tau_at_equal_heads([(2, k, 3 * k + 1) for k in range(5)]) == (1.0, 10)
-    assert tau_at_equal_heads([(2, k, k) for k in range(4)]) == (None, 6)
-    assert tau_at_equal_heads([(2, 1, k) for k in range(9)]) == (None, 0)
 
 
 @pytest.mark.parametrize("states", [("failed",), ("pruned",), ()])
