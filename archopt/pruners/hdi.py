@@ -20,7 +20,7 @@ from archopt.search_space import (
     recognise_head_parameter,
     recorded_head_parameter,
 )
-from archopt.study_model import is_finished, recorded_prior
+from archopt.study_model import recorded_prior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,12 +165,11 @@ class HDIPruner(BasePruner):
         maximise = study.direction.name == "MAXIMIZE"
         record = read_record(trial, history.head, maximise=maximise)
         sign = -1.0 if maximise else 1.0
-        n_finished = sum(is_finished(other) for other in history.ended)
         if self._prune_collapsed and (fallen := _collapsed(record)) is not None:
             reason = f"heads have collapsed: z-score of HDI {fallen:.1f} at step {step}, falling"
             return self._unless_protected(Decision(step, True, reason, would_prune=True), history, record)
-        if n_finished < self._n_min_trials:
-            return Decision(step, False, f"{n_finished} finished trials, {self._n_min_trials} needed")
+        if history.n_finished < self._n_min_trials:
+            return Decision(step, False, f"{history.n_finished} finished trials, {self._n_min_trials} needed")
         found = self._judge(study, history, record, step)
         if found is None:
             return Decision(step, False, f"what finished trials reported at step {step} does not tell how they ended")
@@ -206,9 +205,8 @@ class HDIPruner(BasePruner):
         """A share of trials runs to the end, and never are nearly all trials pruned."""
         if np.random.default_rng([self._seed, record.number]).random() < self._run_to_end_share:
             return replace(decision, prune=False, reason=f"one of those that always run to the end ({decision.reason})")
-        states = [other.state for other in history.ended]
-        n_pruned = states.count("pruned")
-        if n_pruned + 1 > self._max_pruned_share * (n_pruned + 1 + states.count("complete")):
+        n_pruned = history.n_pruned + 1
+        if n_pruned > self._max_pruned_share * (n_pruned + history.n_complete):
             return replace(decision, prune=False, reason=f"enough trials have been pruned ({decision.reason})")
         return decision
 

@@ -3,16 +3,20 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import ndtr
 
 from archopt.final_values import FinalValue
 from archopt.search_space import SearchSpace, StudyHistory, TrialRecord, search_space_of
-from archopt.study_model import curve_readings, is_finished, model_study
+from archopt.study_model import curve_readings, model_study
 from archopt.surrogate import Observations, OptimumPrior
 
 Key = tuple[tuple[str, str], ...]
+
+# by history: how many trials it held, what has to be beaten, the contenders
+_BEST: "WeakKeyDictionary[StudyHistory, tuple[int, float, set[Key]]]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,10 @@ def judge(
 
 
 def _by_curve(history: StudyHistory, record: TrialRecord, reading: FinalValue) -> Judgement:
-    incumbent, contenders = _incumbent([other for other in history.ended if is_finished(other)])
+    known = _BEST.get(history)
+    if known is None or known[0] != len(history.ended):
+        known = _BEST[history] = len(history.ended), *_incumbent(history.ended)
+    _, incumbent, contenders = known
     return Judgement(
         p_better=reading.probability_below(incumbent),
         incumbent=incumbent,
@@ -93,26 +100,25 @@ def _by_curve(history: StudyHistory, record: TrialRecord, reading: FinalValue) -
     )
 
 
-def _incumbent(finished: Sequence[TrialRecord]) -> tuple[float, set[Key]]:
+def _incumbent(ended: Sequence[TrialRecord]) -> tuple[float, set[Key]]:
     """The best configuration's shrunk mean, and the configurations within one noise sd of it.
 
     Means are shrunk towards the mean of the better half by n / (n + noise variance / spread variance), so that with
     one trial each the luckiest does not become the bar.
     """
     values: dict[Key, list[float]] = {}
-    for record in finished:
-        values.setdefault(record.key, []).append(record.value if record.value is not None else math.nan)
-    every = np.concatenate([np.asarray(found) for found in values.values()])
+    for record in ended:
+        if record.is_finished and record.value is not None:
+            values.setdefault(record.key, []).append(record.value)
+    count = np.array([len(found) for found in values.values()])
+    every = np.concatenate([*values.values()])
+    mean = np.add.reduceat(every, np.cumsum(count) - count) / count
     better = every[every <= np.median(every)]
     centre, spread = float(better.mean()), float(better.var())
-    repeated = [np.asarray(found) for found in values.values() if len(found) > 1]
-    degrees = sum(len(found) - 1 for found in repeated)
-    within = sum(float(((found - found.mean()) ** 2).sum()) for found in repeated)
+    within = float(((every - np.repeat(mean, count)) ** 2).sum())
     # one pseudo-replicate at half the spread keeps the first few repeats from claiming no noise at all
-    noise = (within + 0.5 * spread) / (degrees + 1)
-    shrunk = {
-        key: centre + (float(np.mean(found)) - centre) * len(found) / (len(found) + noise / max(spread, 1e-300))
-        for key, found in values.items()
-    }
-    best = min(shrunk.values())
-    return best, {key for key, mean in shrunk.items() if mean <= best + math.sqrt(noise)}
+    noise = (within + 0.5 * spread) / (int((count - 1).sum()) + 1)
+    shrunk = centre + (mean - centre) * count / (count + noise / max(spread, 1e-300))
+    best = float(shrunk.min())
+    good = shrunk <= best + math.sqrt(noise)
+    return best, {key for key, holds in zip(values, good, strict=True) if holds}

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from archopt.final_values import MIN_WITH_DIVERSITY, FinalValues, left_out_errors, sensors_at
 from archopt.rank_correlation import tau_within
 from archopt.search_space import TrialRecord, read_records, recognise_head_parameter
-from archopt.study_model import is_finished
 
 if TYPE_CHECKING:
     import optuna
@@ -63,7 +62,7 @@ def diversity_worth(study: "optuna.Study", d_model: int | None = None) -> Divers
 
 def worth_of_diversity(records: Sequence[TrialRecord]) -> DiversityWorth:
     """The same of trials as records; deterministic."""
-    finished = [record for record in records if is_finished(record)]
+    finished = [record for record in records if record.is_finished]
     shown = [record for record in finished if record.diversity_z_scores]
     correlation = tau_within(
         [

@@ -34,11 +34,13 @@ class StudyHistory:
         head: where the study keeps its heads.
         ended: records of ended trials.
         retried: numbers of trials that died with their process and were queued again: they say nothing.
+        n_finished, n_pruned, n_complete: of the ended ones, with a value to go by, pruned, and complete.
     """
 
     def __init__(self, head: HeadParameter, *, maximise: bool = False) -> None:
         self.ended: list[TrialRecord] = []
         self.retried: set[int] = set()
+        self.n_finished = self.n_pruned = self.n_complete = 0
         self.head, self._maximise = head, maximise
         self._lock = threading.Lock()
         self._n_read = 0
@@ -60,6 +62,9 @@ class StudyHistory:
                     continue
                 record = read_record(trial, self.head, maximise=self._maximise)
                 self.ended.append(record)
+                self.n_finished += record.is_finished
+                self.n_pruned += record.state == "pruned"
+                self.n_complete += record.state == "complete"
                 self._distributions.update(trial.distributions)
                 if record.allocation is not None:
                     names = trial.params.keys()

@@ -91,6 +91,11 @@ class TrialRecord:
         )
 
     @property
+    def is_finished(self) -> bool:
+        """Whether it has a value to go by."""
+        return self.value is not None and math.isfinite(self.value)
+
+    @property
     def fault(self) -> str | None:
         """Why it failed, in one word; "diverged" where a study does not say; None for a trial that did not fail."""
         return self.attributes.get(ATTRIBUTES.fault, "diverged") if self.state == "failed" else None

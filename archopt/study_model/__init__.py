@@ -1,6 +1,6 @@
 """From a study's trials to a posterior over its configurations: what sampler and recommendation share."""
 
-from archopt.study_model.curves import curve_readings, is_finished
+from archopt.study_model.curves import curve_readings
 from archopt.study_model.model import StudyModel, model_study
 from archopt.study_model.prior import closed_form_prior, flat_prior, recorded_prior
 from archopt.study_model.transfer import informed_prior, optimum_of
@@ -11,7 +11,6 @@ __all__ = [
     "curve_readings",
     "flat_prior",
     "informed_prior",
-    "is_finished",
     "model_study",
     "optimum_of",
     "recorded_prior",

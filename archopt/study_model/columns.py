@@ -12,7 +12,6 @@ import numpy.typing as npt
 from archopt.allocation import HeadAllocation
 from archopt.final_values import FinalValues
 from archopt.search_space import SearchSpace, StudyHistory, TrialRecord
-from archopt.study_model.curves import is_finished
 from archopt.surrogate import Observations
 
 VALUE, PRUNED, FAILED, SILENT = range(4)  # what a trial says: its value, its curve, that it failed, nothing
@@ -92,7 +91,7 @@ class Columns:
 
     def _row(self, record: TrialRecord, space: SearchSpace) -> tuple[int, int, int, int, int]:
         fault = record.fault
-        if is_finished(record):
+        if record.is_finished:
             saying = VALUE
         elif record.state == "pruned":
             saying = PRUNED

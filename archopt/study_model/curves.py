@@ -4,7 +4,7 @@ import math
 from weakref import WeakKeyDictionary
 
 from archopt.final_values import FinalValues
-from archopt.search_space import StudyHistory, TrialRecord
+from archopt.search_space import StudyHistory
 
 REFIT_AFTER = 20  # trials until which a fit is repeated at each
 REFIT_GROWTH = 1.1  # of the number of trials between two fits from then on
@@ -36,13 +36,8 @@ def curve_readings(history: StudyHistory) -> FinalValues:
     said = sorted(
         (record for record in history.ended if record.number not in history.retried), key=lambda record: record.number
     )
-    finished = [record for record in said[: refit_at(len(said))] if is_finished(record)]
+    finished = [record for record in said[: refit_at(len(said))] if record.is_finished]
     numbers = tuple(record.number for record in finished)
     found = known[2] if known is not None and known[1] == numbers else FinalValues(finished)
     _KNOWN[history] = size, numbers, found
     return found
-
-
-def is_finished(record: TrialRecord) -> bool:
-    """Whether it has a value to go by."""
-    return record.value is not None and math.isfinite(record.value)
