@@ -70,6 +70,8 @@ class RungModel:
             total = rows.T @ rows + precision
             prior = precision @ np.array([0.0, mean, 0.0])
             self._coefficients[:, k] = np.linalg.solve(total, rows.T @ scaled[known[:, k], k] + prior)
+            if scaled[:, k].std() == 0.0:  # all showed the same: the slope's prior is no evidence
+                self._coefficients[:, k] = 0.0
             residuals[known[:, k], k] = scaled[known[:, k], k] - rows @ self._coefficients[:, k]
             if k == 0:
                 self._unscaled = np.linalg.inv(total)

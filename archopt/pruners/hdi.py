@@ -118,19 +118,22 @@ class HDIPruner(BasePruner):
             ("run_to_end_share", run_to_end_share),
             ("max_pruned_share", max_pruned_share),
         ):
-            if not 0.0 <= share <= 1.0:
-                raise OptionError(f"{name} must be between 0 and 1 but got {share}")
-        if n_min_trials < 1 or patience < 0:
-            raise OptionError(f"n_min_trials must be >= 1 and patience >= 0 but got {n_min_trials} and {patience}")
-        if seed is not None and seed < 0:
-            raise OptionError(f"seed must be at least 0 but got {seed}")
+            if not (isinstance(share, int | float) and 0.0 <= share <= 1.0):
+                raise OptionError(f"{name} must be between 0 and 1 but got {share!r}")
+        for name, number, least in (
+            ("n_min_trials", n_min_trials, 1),
+            ("patience", patience, 0),
+            ("seed", 0 if seed is None else seed, 0),
+        ):
+            if not isinstance(number, int | np.integer) or number < least:
+                raise OptionError(f"{name} must be a whole number of at least {least} but got {number!r}")
         self._n_min_trials = n_min_trials
         self._threshold = threshold
         self._patience = patience
         self._run_to_end_share = run_to_end_share
         self._max_pruned_share = max_pruned_share
         self._prune_collapsed = prune_collapsed
-        self._seed = 0 if seed is None else seed
+        self._seed = 0 if seed is None else int(seed)
 
     def prune(self, study: "Study", trial: "FrozenTrial") -> bool:
         """Decide, and keep the decision beside the trial (one attribute, `archopt:pruner`)."""

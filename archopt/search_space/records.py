@@ -179,10 +179,13 @@ def record_diversity(trial: "optuna.Trial", step: int, hdi: float, *, output_cor
             raise ValueError
     except (TypeError, ValueError):
         raise OptionError(f"step must be a whole number of at least 0 but got {step!r}") from None
-    hdi = float(hdi)
-    if math.isfinite(hdi) and not -1e-6 <= hdi <= 1 + 1e-6:
-        raise OptionError(f"hdi must be between 0 and 1 (or NaN for one head) but got {hdi}")
-    row = diversity_row(whole, hdi, output_correlation)
+    try:
+        shown = float(hdi)
+    except (TypeError, ValueError):
+        shown = math.inf
+    if shown == math.inf or (math.isfinite(shown) and not -1e-6 <= shown <= 1 + 1e-6):
+        raise OptionError(f"hdi must be between 0 and 1 (or NaN for one head) but got {hdi!r}")
+    row = diversity_row(whole, shown, output_correlation)
     before = [old for old in trial.user_attrs.get(ATTRIBUTES.diversity, []) if old[0] != whole]
     trial.set_user_attr(ATTRIBUTES.diversity, sorted([*before, row], key=lambda stored: stored[0]))
 

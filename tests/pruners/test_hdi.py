@@ -168,13 +168,31 @@ def test_a_study_without_heads_is_judged_by_curves() -> None:
     [
         ({"threshold": 1.5}, "threshold must be between 0 and 1 but got 1.5"),
         ({"run_to_end_share": -0.1}, "run_to_end_share must be between"),
-        ({"n_min_trials": 0}, "n_min_trials must be >= 1"),
-        ({"patience": -1}, "patience >= 0"),
+        ({"threshold": "a"}, "threshold must be between 0 and 1 but got 'a'"),
+        ({"n_min_trials": 0}, "n_min_trials must be a whole number of at least 1 but got 0"),
+        ({"n_min_trials": 2.5}, "n_min_trials must be a whole number of at least 1 but got 2.5"),
+        ({"patience": -1}, "patience must be a whole number of at least 0 but got -1"),
+        ({"seed": "x"}, "seed must be a whole number of at least 0 but got 'x'"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], match: str) -> None:
     with pytest.raises(OptionError, match=match):
         archopt.HDIPruner(**options)
+
+
+def test_reports_that_are_all_the_same_stop_nothing() -> None:
+    study = _study(archopt.HDIPruner(n_min_trials=6, threshold=0.2, patience=0, run_to_end_share=0.0))
+
+    def objective(trial: optuna.Trial) -> float:
+        n_heads = trial.suggest_categorical("n_heads", [1, 2, 4, 8])
+        for step in STEPS:
+            trial.report(1.0, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return abs(n_heads - 4) + trial.suggest_float("lr", 0.0, 1.0)
+
+    study.optimize(objective, n_trials=30)
+    assert {trial.state.name for trial in study.trials} == {"COMPLETE"}
 
 
 def test_several_objectives_are_refused_in_one_line() -> None:
