@@ -25,6 +25,7 @@ from archopt.search_space import (
     record_head_parameter,
     record_optimum,
     search_space_of,
+    whole_study,
 )
 from archopt.study_model import StudyModel, closed_form_prior, flat_prior, informed_prior, model_study, optimum_of
 from archopt.surrogate import OptimumPrior
@@ -125,7 +126,7 @@ class HeadAllocationSampler(BaseSampler):
         """Leave a note in the study of what its head parameter is, for `archopt.recommend`."""
         known = self._head.d_model is not None or self._head.kind == "allocation"
         if known:
-            record_head_parameter(study, self._head)
+            record_head_parameter(whole_study(study), self._head)
         self._base_for(trial).before_trial(study, trial)
 
     def after_trial(
@@ -136,7 +137,8 @@ class HeadAllocationSampler(BaseSampler):
 
     def infer_relative_search_space(self, study: "Study", trial: "FrozenTrial") -> dict[str, "BaseDistribution"]:
         """What any earlier trial suggested and the model can enumerate, and what the base sampler takes besides."""
-        distributions = read_history(study, self._head, recent_trials(study)).distributions()
+        every = whole_study(study)
+        distributions = read_history(every, self._head, recent_trials(every)).distributions()
         space = self._space(distributions)
         mine = {} if space is None else {name: distributions[name] for name in space.names}
         if self._base is None and mine and len(mine) == len(distributions):
@@ -148,7 +150,7 @@ class HeadAllocationSampler(BaseSampler):
     ) -> dict[str, Any]:
         """The head parameter and its companions from the model, every other key from the base sampler."""
         space = self._space(search_space)
-        mine = {} if space is None else self._propose(study, trial, space)
+        mine = {} if space is None else self._propose(whole_study(study), trial, space)
         rest = {name: distribution for name, distribution in search_space.items() if name not in mine}
         if not rest:
             return mine
@@ -199,7 +201,7 @@ class HeadAllocationSampler(BaseSampler):
         """The candidate next in order of distance from the closed form."""
         centre = self._prior(space).log2_head_dim
         ranked = sorted(candidates, key=lambda c: (abs(np.log2(c.allocation.head_dim) - centre), c.allocation.n_heads))
-        tried = {self._head.allocation(t.params) for t in recent_trials(study) if t.number != trial.number}
+        tried = {self._head.allocation(t.params) for t in recent_trials(whole_study(study)) if t.number != trial.number}
         untried = [candidate for candidate in ranked if candidate.allocation not in tried]
         return (untried or ranked)[0]
 

@@ -30,6 +30,7 @@ from archopt.search_space.records import (
     recent_trials,
     record_diversity,
     report_diversity,
+    whole_study,
 )
 from archopt.search_space.replicates import replicate
 
@@ -67,4 +68,5 @@ __all__ = [
     "report_diversity",
     "search_space_of",
     "suggest_allocation",
+    "whole_study",
 ]

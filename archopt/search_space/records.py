@@ -147,6 +147,11 @@ def read_record(trial: "optuna.trial.FrozenTrial", head: HeadParameter, *, maxim
     )
 
 
+def whole_study(study: "optuna.Study") -> "optuna.Study":
+    """The study that a sampler's is a view of: Hyperband shows samplers one bracket of it, without its attributes."""
+    return getattr(study, "_study", study)
+
+
 def recent_trials(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
     """The study's trials as of this thread's last ``ask`` or ``tell``, or of a second ago: not to be changed.
 

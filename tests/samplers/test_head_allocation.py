@@ -288,3 +288,24 @@ def test_a_head_parameter_without_a_width_warns_once_and_goes_on() -> None:
 def test_bad_arguments_fail_at_once(options: dict[str, Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         _sampler(**options)
+
+
+@pytest.mark.parametrize("base", [None, optuna.samplers.RandomSampler(seed=0)])
+def test_under_hyperband_which_shows_samplers_a_view_of_the_study(base: optuna.samplers.BaseSampler | None) -> None:
+    study = optuna.create_study(
+        sampler=archopt.HeadAllocationSampler(d_model=48, n_samples=1_000, family="table", seed=0, base_sampler=base),
+        pruner=optuna.pruners.HyperbandPruner(1, 9, 3),
+    )
+
+    def objective(trial: optuna.Trial) -> float:
+        n_heads = trial.suggest_categorical("n_heads", [1, 2, 4, 8])
+        loss = abs(n_heads - 4) / 4 + trial.suggest_float("decay", 0.0, 0.1)
+        for step in range(1, 10):
+            trial.report(loss + 1 / step, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return loss
+
+    study.optimize(objective, n_trials=40)
+    assert {trial.state.name for trial in study.trials} == {"COMPLETE", "PRUNED"}
+    assert archopt.recommend(study).params["n_heads"] == 4
