@@ -58,5 +58,5 @@ def test_the_recommendation_schema_is_the_one_that_is_written() -> None:
     keys = set(archopt.recommend(study, d_model=8).to_dict())
     table = README[README.index("| key | what |") : README.index("From Python:")]
     documented = set(re.findall(r"`([a-z_]+)`", "".join(row.split("|")[1] for row in table.splitlines() if "|" in row)))
-    added_by_a_search = {"metric", "theory", "comparison", "search", "data", "settings", "versions"}
+    added_by_a_search = {"metric", "theory", "comparison", "search", "data", "settings", "versions", "diversity_worth"}
     assert documented == (keys | added_by_a_search) - {"schema"}
