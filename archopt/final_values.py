@@ -1,7 +1,7 @@
 """Where trials would end: read from what they have reported and from what finished trials showed at that step."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,7 @@ class FinalValues:
 
     def __init__(self, finished: Sequence[TrialRecord]) -> None:
         self._finished = finished
-        self._steps: dict[int, _Step | None] = {}
+        self._rungs: dict[int, Rung | None] = {}
 
     def at(self, record: TrialRecord, step: int | None = None) -> FinalValue | None:
         """Where ``record`` would end, from what it showed at ``step`` (its last by default).
@@ -76,24 +76,37 @@ class FinalValues:
         now = sensors_at(record, step)
         if now is None:
             return None
-        found = self.step(step)
+        found = self.rung(step)
         return None if found is None else found.read(now, _log2_head_dim(record))
 
-    def step(self, step: int) -> "_Step | None":
-        """What the finished trials showed there."""
-        if step not in self._steps:
-            shown = [(now, other) for other in self._finished if (now := sensors_at(other, step)) is not None]
-            self._steps[step] = _Step(shown) if len(shown) >= MIN_FINISHED_FOR_CURVES else None
-        return self._steps[step]
+    def rung(self, step: int) -> "Rung | None":
+        """The finished trials at ``step``; None where fewer than `MIN_FINISHED_FOR_CURVES` reported there."""
+        if step not in self._rungs:
+            shown = {i: now for i, other in enumerate(self._finished) if (now := sensors_at(other, step)) is not None}
+            enough = len(shown) >= MIN_FINISHED_FOR_CURVES
+            self._rungs[step] = Rung(self._finished, shown) if enough else None
+        return self._rungs[step]
 
 
-class _Step:
-    """The finished trials as they were at one step."""
+class Rung:
+    """The finished trials as they were at one step.
 
-    def __init__(self, shown: Sequence[tuple[Array, TrialRecord]]) -> None:
-        self.sensors = np.array([now for now, _ in shown])
-        self.final = np.array([other.value for _, other in shown], dtype=np.float64)
-        self.width = np.array([_log2_head_dim(other) for _, other in shown])
+    Args:
+        finished: trials with a value.
+        shown: by position among them, what those that reported there showed.
+
+    Attributes:
+        at: (N,) positions of those that reported there.
+        sensors: (N, 4) what they showed, diversity at equal numbers of heads (`sensors_at` has the order).
+        left_out: squared errors (N,) on left-out trials by the curve and with diversity; None with too little of it.
+        gain: relative drop between their sums.
+    """
+
+    def __init__(self, finished: Sequence[TrialRecord], shown: Mapping[int, Array]) -> None:
+        self.at = np.array(list(shown))
+        self.sensors = np.array(list(shown.values()))
+        self.final = np.array([finished[i].value for i in shown], dtype=np.float64)
+        self.width = np.array([_log2_head_dim(finished[i]) for i in shown])
         self.log_scale = bool((self.final > 0).all() and (self.sensors[:, 0] > 0).all())
         if self.log_scale:
             self.sensors[:, 0], self.final = np.log(self.sensors[:, 0]), np.log(self.final)
@@ -101,11 +114,13 @@ class _Step:
         for i, width in enumerate(self.width):
             self.sensors[i] = self._compared(self.sensors[i], width)
         self.gain: float | None = None
+        self.left_out: tuple[Array, Array] | None = None
         self._curve = RungModel(self.sensors[:, :1], self.final, self.width)
         self._both: RungModel | None = None
         if np.isfinite(self.sensors[:, 1]).sum() >= MIN_WITH_DIVERSITY:
-            without, with_it = (left_out_errors(self.sensors[:, :k], self.final, self.width) for k in (1, None))
-            self.gain = 1.0 - float(with_it @ with_it) / max(float(without @ without), 1e-300)
+            without, with_it = (_left_out_errors(self.sensors[:, :k], self.final, self.width) ** 2 for k in (1, None))
+            self.left_out = without, with_it
+            self.gain = 1.0 - float(with_it.sum()) / max(float(without.sum()), 1e-300)
             if self.gain > MIN_GAIN:
                 self._both = RungModel(self.sensors, self.final, self.width)
 
@@ -173,7 +188,7 @@ def _levels(sensors: Array, width: Array) -> dict[float, tuple[Array, Array]]:
     return found
 
 
-def left_out_errors(sensors: Array, final: Array, width: Array) -> Array:
+def _left_out_errors(sensors: Array, final: Array, width: Array) -> Array:
     """(N,) what each trial came to less what the others' rung model expected of it, in `FOLDS` folds."""
     errors = np.empty(len(final))
     fold = np.arange(len(final)) % FOLDS

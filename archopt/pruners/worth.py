@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from archopt.final_values import MIN_WITH_DIVERSITY, FinalValues, left_out_errors, sensors_at
+from archopt.final_values import FinalValues
 from archopt.rank_correlation import tau_within
 from archopt.search_space import TrialRecord, read_records, recognise_head_parameter
 
@@ -95,18 +95,14 @@ def _squared_errors(finished: Sequence[TrialRecord]) -> tuple[Array, Array]:
     without: list[Array] = []
     with_it: list[Array] = []
     for step in steps:
-        rung = values.step(step)
-        if rung is None:
+        rung = values.rung(step)
+        if rung is None or rung.left_out is None:
             continue
         known = np.isfinite(rung.sensors[:, 1])
-        if known.sum() < MIN_WITH_DIVERSITY:
-            continue
-        at = [i for i, record in enumerate(finished) if sensors_at(record, step) is not None]
-        both = [left_out_errors(rung.sensors[:, :k], rung.final, rung.width) ** 2 for k in (1, None)]
-        unit = max(float(both[0][known].mean()), 1e-300)
-        for found, squares in ((without, both[0]), (with_it, both[1])):
+        unit = max(float(rung.left_out[0][known].mean()), 1e-300)
+        for found, squares in zip((without, with_it), rung.left_out, strict=True):
             column = np.zeros(len(finished))
-            column[at] = np.where(known, squares, 0.0) / unit
+            column[rung.at] = np.where(known, squares, 0.0) / unit
             found.append(column)
     empty = np.zeros((len(finished), 0))
     return (np.column_stack(without), np.column_stack(with_it)) if without else (empty, empty)

@@ -9,7 +9,7 @@ from archopt.report.numbers import MISSING, count, duration, finite, printable, 
 from archopt.report.tables import Table, last_step
 from archopt.report.wording import Recommendation, TrialRow, allocation_of, in_words
 
-HELPED = {"yes": "HDI helped: yes", "no": "HDI helped: no", "cannot tell": "HDI helped: cannot tell"}
+VERDICTS = ("yes", "no", "cannot tell")
 
 
 def pruning_sentences(recommendation: Recommendation, rows: Sequence[TrialRow]) -> list[str]:
@@ -23,9 +23,9 @@ def pruning_sentences(recommendation: Recommendation, rows: Sequence[TrialRow]) 
 
 def worth_sentence(worth: Mapping[str, Any]) -> str:
     """ "HDI helped: no. Reading head diversity with the curve changed ..."; empty where nothing reported it."""
-    if worth.get("helped") not in HELPED or not worth.get("n_trials"):
+    if worth.get("helped") not in VERDICTS or not worth.get("n_trials"):
         return ""
-    told = f"{HELPED[worth['helped']]}."
+    told = f"HDI helped: {worth['helped']}."
     gain, low, high = (finite(worth.get(key)) for key in ("gain", "low", "high"))
     n_trials = int(worth["n_trials"])
     if gain is None or low is None or high is None:

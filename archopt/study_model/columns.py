@@ -51,6 +51,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.number)
 
+    @property
+    def finished(self) -> Indices:
+        """Positions of the trials with a value, of those that have a position."""
+        return np.asarray(self.position[(self.saying == VALUE) & (self.position >= 0)])
+
     def take(self, which: npt.NDArray[np.bool_] | slice | Indices) -> "Rows":
         """Some of them."""
         return Rows(*(column[which] for column in vars(self).values()))
@@ -144,7 +149,7 @@ class Columns:
         value, extra = rows.value.copy(), np.zeros(len(rows))
         placed = rows.position >= 0
         pruned = np.flatnonzero((rows.saying == PRUNED) & placed)
-        tried = rows.position[(rows.saying == VALUE) & placed]
+        tried = rows.finished
         if len(pruned):
             found = np.array([self._reading(int(number), curves) for number in rows.number[pruned]])
             tried = np.concatenate([tried, rows.position[pruned[np.isfinite(found[:, 0])]]])
@@ -160,11 +165,6 @@ class Columns:
             used = _one_a_replicate(rows, used)
         observations = Observations(rows.position[used], value[used], rows.replicate[used], extra[used])
         return observations, tried
-
-    @staticmethod
-    def finished_positions(rows: Rows) -> Indices:
-        """(N,) of the trials with a value."""
-        return np.asarray(rows.position[(rows.saying == VALUE) & (rows.position >= 0)])
 
     def _reading(self, number: int, curves: FinalValues) -> tuple[float, float]:
         """What a pruned trial's curve says of its final value and the variance, remembered; NaN where nothing."""

@@ -76,7 +76,7 @@ def model_study(
         observed=observed,
         posterior=fit_posterior(inputs, observed, prior, variances),
         n_trials=np.bincount(tried, minlength=len(space.candidates)),
-        n_finished=np.bincount(columns.finished_positions(rows), minlength=len(space.candidates)),
+        n_finished=np.bincount(rows.finished, minlength=len(space.candidates)),
         infeasible=np.array([candidate.allocation in barred for candidate in space.candidates])
         if barred
         else np.zeros(len(space.candidates), dtype=bool),

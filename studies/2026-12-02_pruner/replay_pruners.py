@@ -169,11 +169,8 @@ PEERS = {
     **{f"patient-{p}-{s}": patient(p, s) for p in (1, 2) for s in (2, 5)},
 }
 VARIANTS = {
-    f"ours-{t}-{n}-{p}": (
-        lambda seed, t=t, n=n, p=p: archopt.HDIPruner(seed=seed, threshold=t, n_min_trials=n, patience=p)
-    )
+    f"ours-{t}-8-{p}": lambda seed, t=t, p=p: archopt.HDIPruner(seed=seed, threshold=t, n_min_trials=8, patience=p)
     for t in (0.02, 0.05, 0.1, 0.2)
-    for n in (8,)
     for p in (0, 1)
 }
 PRUNERS = {
