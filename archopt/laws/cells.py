@@ -1,0 +1,259 @@
+"""Where the best head_dim lies in one cell (n, D): a likelihood of the vertex of the loss in log2 head_dim.
+
+In a cell the mean losses y_k at x_k = log2 head_dim are read, within `WINDOW` of the lowest, as (ours)
+
+(L1)  y_k = a + b (x_k - v)^2 + e_k,    e_k ~ N(0, s^2 / r_k + m^2)
+
+with r_k runs, the noise s of one run and a misfit m, since losses are no parabolas. The level a has a flat prior and the
+curvature b > 0 a normal one, cut at 0, whose mean and sd take the parabola from the lowest to the highest loss read. Both
+are integrated out, in closed form:
+
+(L2)  log L(v) = P q^2 / 2 - log(P) / 2 + log Phi(q sqrt(P)),    P = S(v) + 1/b0^2,  q = (C(v) + 1/b0) / P
+
+with S the weighted variance (times the sum of weights) of (x - v)^2, and C its covariance with y. Both are polynomials in
+v whose coefficients are weighted moments, so that thousands of resampled cells cost no more than one. No parabola is
+extrapolated: below the lowest head_dim tried L is flat, at the highest it comes to there, and so above the highest one.
+An optimum on the edge of what was tried is thereby censored: it says "there or beyond".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_ndtr
+
+Array = npt.NDArray[np.float64]
+
+STEP = 0.125  # octaves
+GRID: Array = np.arange(-1.0, 13.0 + STEP / 2, STEP)  # of the vertex: head_dim 0.5 to 8,192
+WINDOW = 2.0  # octaves around the lowest loss that are read: farther out losses are no parabola
+MIN_READ = 4  # head_dims that are read all the same, where there are as many
+LEAST_MISFIT = 0.02  # share of the losses' range that a parabola leaves at best
+UNKNOWN_MISFIT = 0.2  # where nothing tells noise from shape
+EDGE_WEIGHT = 0.1  # probability at an edge of the tried range from which an optimum counts as censored
+_OWN_NOISE = 4.0  # degrees of freedom that the other cells' noise counts for beside a cell's own
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one data set size and width.
+
+    Attributes:
+        n_samples, d_model: n and D.
+        group: further columns' values, by name.
+        log2_head_dim: (K,) tried, rising.
+        loss: (K,) means over runs; lower is better.
+        runs: (K,) how many; 1 where ``loss_sd`` tells.
+        residuals: (N,) of single runs about their head_dim's (and seed's) mean, scaled to be unbiased; empty without
+            repeated runs.
+        degrees: of freedom behind them.
+        loss_sd: (K,) standard errors of ``loss`` where the user gave them, else None.
+    """
+
+    n_samples: float
+    d_model: int
+    group: tuple[tuple[str, object], ...]
+    log2_head_dim: Array
+    loss: Array
+    runs: Array
+    residuals: Array
+    degrees: int
+    loss_sd: Array | None = None
+
+    @property
+    def label(self) -> str:
+        """Such as "n = 1,000, D = 48, n_layers = 4"."""
+        return ", ".join(
+            [f"n = {self.n_samples:,.6g}", f"D = {self.d_model}", *(f"{name} = {value}" for name, value in self.group)]
+        )
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Cells side by side, padded to one length K; what does not exist has variance infinity.
+
+    Attributes:
+        x: (C, K) log2 head_dim.
+        loss: (C, K).
+        noise: (C, K) variance of a mean loss over its runs; ``inf`` in padding.
+        misfit: share of the range of the losses read that a parabola leaves, sd.
+        ends: (C, 2) lowest and highest log2 head_dim tried.
+        noise_known: whether the noise was given, or came from repeated runs.
+    """
+
+    x: Array
+    loss: Array
+    noise: Array
+    misfit: float
+    ends: Array
+    noise_known: bool
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """Where a cell's best head_dim lies, by (L2) and a flat prior over the tried range.
+
+    Attributes:
+        head_dim, low, high: median and central 90 % interval.
+        censored: "below" or "above" where the best may well lie beyond the lowest or highest head_dim tried, "both"
+            where either, "" elsewhere.
+        best_tried: head_dim with the lowest mean loss.
+        tied: the head_dims whose loss is not told apart from that one; all of them where noise is not known.
+    """
+
+    head_dim: float
+    low: float
+    high: float
+    censored: str
+    best_tried: float
+    tied: tuple[float, ...]
+
+
+def stack(cells: Sequence[Cell], noise_sd: float | None) -> Stack:
+    """Cells side by side, with the noise that they tell of.
+
+    A cell's own repeated runs say how noisy it is, drawn towards what all cells say (a small data set is noisier than a
+    large one); where there are none and ``noise_sd`` is not given, what parabolas leave counts as misfit.
+
+    Args:
+        noise_sd: standard deviation of one run; None where not known.
+    """
+    longest = max(len(cell.loss) for cell in cells)
+    x, loss, noise = (np.full((len(cells), longest), fill) for fill in (np.nan, np.nan, np.inf))
+    variances = _run_variances(cells, noise_sd)
+    for row, cell in enumerate(cells):
+        size = len(cell.loss)
+        x[row, :size], loss[row, :size] = cell.log2_head_dim, cell.loss
+        noise[row, :size] = variances[row] / cell.runs if cell.loss_sd is None else cell.loss_sd**2
+    x, loss = _padded(x), _padded(loss)
+    ends = np.array([[cell.log2_head_dim[0], cell.log2_head_dim[-1]] for cell in cells])
+    known = noise_sd is not None or any(cell.degrees > 0 or cell.loss_sd is not None for cell in cells)
+    return Stack(x, loss, noise, _misfit(x, loss, noise), ends, known)
+
+
+def log_likelihood(cells: Stack, loss: Array) -> Array:
+    """(R, C, grid) of the vertex for R sets of losses (R, C, K), by (L2); the largest of each is 0."""
+    weight, b0 = _weights(cells, loss)
+    total = weight.sum(axis=-1)
+    centre = (weight * cells.x).sum(axis=-1) / total
+    x = cells.x - centre[..., None]
+    y = loss - ((weight * loss).sum(axis=-1) / total)[..., None]
+    square, cube, fourth = ((weight * x**power).sum(axis=-1) for power in (2, 3, 4))
+    slope, bend = ((weight * x**power * y).sum(axis=-1) for power in (1, 2))
+    v = GRID - centre[..., None]  # (R, C, grid)
+    spread = (fourth - square**2 / total)[..., None] - 4.0 * cube[..., None] * v + 4.0 * square[..., None] * v**2
+    covariance = bend[..., None] - 2.0 * slope[..., None] * v
+    precision = np.maximum(spread, 0.0) + (1.0 / b0**2)[..., None]
+    mean = (covariance + (1.0 / b0)[..., None]) / precision
+    found = 0.5 * precision * mean**2 - 0.5 * np.log(precision) + log_ndtr(mean * np.sqrt(precision))  # (L2)
+    low, high = cells.ends[:, :1], cells.ends[:, 1:]
+    lowest = np.where(low - 1e-9 >= GRID, found, -np.inf).max(axis=-1, keepdims=True)
+    highest = np.where(high + 1e-9 <= GRID, found, -np.inf).max(axis=-1, keepdims=True)
+    found = np.where(low - 1e-9 >= GRID, lowest, np.where(high + 1e-9 <= GRID, highest, found))
+    return np.asarray(found - found.max(axis=-1, keepdims=True))
+
+
+def curvatures(cells: Stack) -> Array:
+    """(C,) b at each cell's likeliest vertex, for simulations."""
+    weight, b0 = _weights(cells, cells.loss[None])
+    at = GRID[log_likelihood(cells, cells.loss[None])[0].argmax(axis=-1)]
+    bowl = (cells.x - at[:, None]) ** 2
+    weight, b0 = weight[0], b0[0]
+    total = weight.sum(axis=-1)
+    bowl = bowl - ((weight * bowl).sum(axis=-1) / total)[:, None]
+    precision = (weight * bowl**2).sum(axis=-1) + 1.0 / b0**2
+    mean = ((weight * bowl * cells.loss).sum(axis=-1) + 1.0 / b0) / precision
+    ratio = mean * np.sqrt(precision)
+    mills = np.exp(-0.5 * ratio**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(ratio))
+    return np.asarray(mean + mills / np.sqrt(precision))  # mean of a normal cut at 0
+
+
+def vertices(cells: Sequence[Cell], stacked: Stack) -> tuple[Vertex, ...]:
+    """One summary a cell."""
+    likelihood = np.exp(log_likelihood(stacked, stacked.loss[None])[0])
+    return tuple(_vertex(cell, stacked, row, likelihood[row]) for row, cell in enumerate(cells))
+
+
+def _vertex(cell: Cell, stacked: Stack, row: int, likelihood: Array) -> Vertex:
+    low, high = cell.log2_head_dim[0], cell.log2_head_dim[-1]
+    inside = (low - STEP / 2 <= GRID) & (high + STEP / 2 >= GRID)
+    weight = np.where(inside, likelihood, 0.0)
+    weight /= weight.sum()
+    cumulative = np.cumsum(weight)
+    quantiles = [float(2.0 ** np.interp(q, cumulative - weight / 2, GRID)) for q in (0.5, 0.05, 0.95)]
+    gaps = np.diff(cell.log2_head_dim)
+    below = float(weight[low + gaps[0] / 2 > GRID].sum()) > EDGE_WEIGHT
+    above = float(weight[high - gaps[-1] / 2 < GRID].sum()) > EDGE_WEIGHT
+    best = int(cell.loss.argmin())
+    variance = stacked.noise[row, : len(cell.loss)]
+    known = bool((variance > 0.0).all())
+    apart = (cell.loss - cell.loss[best]) > 1.645 * np.sqrt(variance + variance[best])  # one-sided, 5 %
+    return Vertex(
+        *quantiles,
+        censored={(True, True): "both", (True, False): "below", (False, True): "above"}.get((below, above), ""),
+        best_tried=float(2.0 ** cell.log2_head_dim[best]),
+        tied=tuple(float(2.0**each) for each in cell.log2_head_dim[~apart if known else slice(None)]),
+    )
+
+
+def _padded(values: Array) -> Array:
+    """Padding repeats the first value, which keeps sums finite; its weight is 0."""
+    return np.where(np.isnan(values), values[:, :1], values)
+
+
+def _run_variances(cells: Sequence[Cell], noise_sd: float | None) -> Array:
+    if noise_sd is not None:
+        return np.full(len(cells), noise_sd**2)
+    own = np.array([float(cell.residuals @ cell.residuals) / max(len(cell.residuals), 1) for cell in cells])
+    degrees = np.array([float(cell.degrees) for cell in cells])
+    if not degrees.any():
+        return np.zeros(len(cells))
+    shared = float(np.exp(np.average(np.log(np.maximum(own, 1e-300))[degrees > 0], weights=degrees[degrees > 0])))
+    return np.asarray((_OWN_NOISE * shared + degrees * own) / (_OWN_NOISE + degrees))
+
+
+def _reading(cells: Stack, loss: Array) -> npt.NDArray[np.bool_]:
+    """(R, C, K) which losses are read: those within `WINDOW` of the lowest, or the nearest `MIN_READ`."""
+    there = np.isfinite(cells.noise)
+    lowest = np.where(there, loss, np.inf).argmin(axis=-1)
+    at = np.take_along_axis(np.broadcast_to(cells.x, loss.shape), lowest[..., None], axis=-1)
+    off = np.where(there, np.abs(cells.x - at), np.inf)
+    nearest = np.sort(off, axis=-1)[..., min(MIN_READ, off.shape[-1]) - 1, None]
+    return np.asarray(there & (off <= np.maximum(WINDOW, np.where(np.isfinite(nearest), nearest, WINDOW)) + 1e-9))
+
+
+def _range(cells: Stack, loss: Array, read: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+    """(R, C) range of the losses read, and the curvature that spans it from the lowest to the farthest."""
+    high, low = np.where(read, loss, -np.inf).max(axis=-1), np.where(read, loss, np.inf).min(axis=-1)
+    lowest = np.where(read, loss, np.inf).argmin(axis=-1)
+    at = np.take_along_axis(np.broadcast_to(cells.x, loss.shape), lowest[..., None], axis=-1)
+    reach = np.where(read, np.abs(cells.x - at), 0.0).max(axis=-1)
+    spread = np.maximum(high - low, 1e-12 * np.maximum(np.abs(low), 1e-290))
+    return spread, spread / np.maximum(reach, 0.5) ** 2
+
+
+def _weights(cells: Stack, loss: Array) -> tuple[Array, Array]:
+    """(R, C, K) precisions of the losses read, 0 elsewhere, and (R, C) the curvature's prior mean."""
+    read = _reading(cells, loss)
+    spread, b0 = _range(cells, loss, read)
+    variance = cells.noise + (cells.misfit * spread[..., None]) ** 2
+    return np.where(read, 1.0 / variance, 0.0), b0
+
+
+def _misfit(x: Array, loss: Array, noise: Array) -> float:
+    """What least-squares parabolas leave beyond the noise, as a share of the range; pooled over cells."""
+    bare = Stack(x, loss, noise, 0.0, np.empty(0), False)
+    read = _reading(bare, loss[None])[0]
+    spread, _ = (values[0] for values in _range(bare, loss[None], read[None]))
+    excess, degrees = 0.0, 0
+    for row in np.flatnonzero(read.sum(axis=-1) > 3):
+        at = read[row]
+        fitted = np.polynomial.Polynomial.fit(x[row, at], loss[row, at], 2)(x[row, at])
+        left = at.sum() - 3
+        residual = float(((loss[row, at] - fitted) ** 2).sum())
+        excess += (residual - left * float(noise[row, at].mean())) / float(spread[row]) ** 2
+        degrees += int(left)
+    if degrees == 0:
+        return UNKNOWN_MISFIT if not noise[np.isfinite(noise)].any() else LEAST_MISFIT
+    return max(float(np.sqrt(max(excess / degrees, 0.0))), LEAST_MISFIT)

@@ -1,0 +1,147 @@
+"""A law fitted to cells by maximum likelihood, many resampled sets of cells at a time.
+
+The best log2 head_dim of cell c scatters about the law, with Student's t so that a few odd cells do not decide:
+
+(L9)  v_c = law(n_c, D_c; theta) + tau e_c,    e_c ~ t(4),    log likelihood = sum_c log M_c(law(n_c, D_c; theta); tau)
+
+where M_c is the cell's likelihood (L2) convolved with the density of tau e_c. For each tau on a grid M_c is tabulated once
+for all laws; theta then climbs by damped Newton steps. tau is the one with the largest restricted likelihood (REML), which
+does not take the fewer cells that are left after theta for less scatter.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from archopt.laws.cells import GRID, STEP
+from archopt.laws.families import Curve
+
+Array = npt.NDArray[np.float64]
+
+DEGREES = 4.0  # of Student's t
+SCATTERS: Array = np.array([0.12, 0.2, 0.3, 0.45, 0.65, 0.95, 1.4, 2.0])  # tau, octaves
+_ITERATIONS = 40
+_LONGEST_STEP = 1.5  # octaves of any cell
+_LEAST_BEND = 1e-3
+_SMALL = 1e-9
+
+
+@dataclass(frozen=True)
+class Tables:
+    """log M_c and its first two derivatives on the grid, for one tau: each (R, C, grid)."""
+
+    scatter: float
+    value: Array
+    slope: Array
+    bend: Array
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A law fitted to R sets of cells.
+
+    Attributes:
+        theta: (R, p).
+        scatter: (R,) tau, octaves.
+        log_likelihood: (R,) the largest over theta and tau.
+    """
+
+    theta: Array
+    scatter: Array
+    log_likelihood: Array
+
+
+def tabulate(log_likelihood: Array, scatter: float) -> Tables:
+    """Cells' log likelihoods (R, C, grid) of the vertex to those of the law's value, for one tau."""
+    kernel = student.pdf((GRID[:, None] - GRID) / scatter, DEGREES) / scatter * STEP
+    kernel /= np.maximum(kernel.sum(axis=1, keepdims=True), 1e-3)  # a kernel narrower than a step still has weight 1
+    value = np.log(np.maximum(np.exp(log_likelihood) @ kernel, 1e-300))
+    slope = np.gradient(value, STEP, axis=-1)
+    return Tables(scatter, value, slope, np.gradient(slope, STEP, axis=-1))
+
+
+def climb(tables: Tables, law: Curve, start: Array) -> tuple[Array, Array, Array]:
+    """theta (R, p) from ``start`` to a maximum; its log likelihood (R,), and log det of the information (R,)."""
+    theta = start.copy()
+    value, slope, bend = _look_up(tables, law.values(theta))
+    total = value.sum(axis=-1)
+    damping = np.full(len(theta), 1e-2)
+    identity = np.eye(theta.shape[1])
+    for _ in range(_ITERATIONS):
+        jacobian = law.jacobian(theta)
+        gradient = np.einsum("rc,rcp->rp", slope, jacobian)
+        information = np.einsum("rc,rcp,rcq->rpq", np.maximum(-bend, _LEAST_BEND), jacobian, jacobian)
+        scale = np.maximum(np.einsum("rpp->rp", information), _SMALL)
+        step = np.linalg.solve(
+            information + (damping[:, None] * scale)[..., None] * identity + _SMALL * identity, gradient[..., None]
+        )[..., 0]
+        moved = np.abs(np.einsum("rcp,rp->rc", jacobian, step)).max(axis=-1)
+        step *= np.minimum(1.0, _LONGEST_STEP / np.maximum(moved, _SMALL))[:, None]
+        tried = theta + step
+        found = _look_up(tables, law.values(tried))
+        better = found[0].sum(axis=-1) > total
+        theta = np.where(better[:, None], tried, theta)
+        slope, bend = (np.where(better[:, None], new, old) for new, old in zip(found[1:], (slope, bend), strict=True))
+        total = np.where(better, found[0].sum(axis=-1), total)
+        damping = np.clip(np.where(better, damping / 4.0, damping * 8.0), 1e-6, 1e6)
+        if not (better & (moved > 1e-3)).any() and (damping > 1.0).all():
+            break
+    jacobian = law.jacobian(theta)
+    information = np.einsum("rc,rcp,rcq->rpq", np.maximum(-bend, _LEAST_BEND), jacobian, jacobian)
+    return theta, total, np.linalg.slogdet(information + _SMALL * identity)[1]
+
+
+def fit_law(by_scatter: list[Tables], law: Curve, starts: Array) -> Fitted:
+    """The best of several starts and of every tau.
+
+    Args:
+        by_scatter: tables of the same R sets of cells, one a tau.
+        starts: (S, R, p).
+    """
+    n_sets = starts.shape[1]
+    best = Fitted(starts[0].copy(), np.zeros(n_sets), np.full(n_sets, -np.inf))
+    theta, scatter, largest = best.theta, best.scatter, best.log_likelihood
+    restricted = np.full(n_sets, -np.inf)
+    for tables in by_scatter:
+        for start in starts:
+            found, total, determinant = climb(tables, law, start)
+            criterion = total - 0.5 * determinant
+            better = criterion > restricted
+            theta = np.where(better[:, None], found, theta)
+            scatter = np.where(better, tables.scatter, scatter)
+            restricted = np.maximum(restricted, criterion)
+            largest = np.maximum(largest, total)
+    return Fitted(theta, scatter, largest)
+
+
+def starts(law: Curve, centres: Array, rng: np.random.Generator, count: int) -> Array:
+    """(S, 1, p) places to start from, over what any cell could have as its best head_dim.
+
+    Args:
+        centres: (C,) rough vertices, log2 head_dim.
+    """
+    size = len(law.parameters)
+    if law.parameters == ("log2_bias_to_noise",):
+        scan = np.linspace(-30.0, 120.0, 8 * count)[:, None]
+        gap = ((law.values(scan) - centres) ** 2).sum(axis=-1)
+        return scan[np.argsort(gap)[:count]][:, None, :]
+    design = law.jacobian(np.zeros((1, size)))[0]
+    least_squares = np.linalg.lstsq(design, centres - law.values(np.zeros((1, size)))[0], rcond=None)[0]
+    spread = np.concatenate([[2.0], np.full(size - 1, 1.0)])
+    places = least_squares + spread * rng.standard_normal((count, size))
+    places[0] = least_squares
+    return places[:, None, :]
+
+
+def _look_up(tables: Tables, at: Array) -> tuple[Array, Array, Array]:
+    """Value, slope and bend (R, C) at the law's values, by a parabola about the nearest grid point."""
+    position = np.clip((at - GRID[0]) / STEP, 0.0, len(GRID) - 1.0)
+    nearest = np.rint(position).astype(np.int64)[..., None]
+    off = np.clip(at, GRID[0], GRID[-1]) - GRID[nearest[..., 0]]
+    value, slope, bend = (
+        np.take_along_axis(table, nearest, axis=-1)[..., 0] for table in (tables.value, tables.slope, tables.bend)
+    )
+    outside = at - np.clip(at, GRID[0], GRID[-1])  # no law leaves the grid for nothing
+    return value + slope * off + 0.5 * bend * off**2 - outside**2, slope + bend * off - 2.0 * outside, bend
