@@ -1,0 +1,362 @@
+"""`ScalingLaw`: what fitted laws say, kept with where it comes from, and what it predicts."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import log2
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from archopt.allocation import HeadAllocation, allocation_of, feasible_allocations, nearest_allocation
+from archopt.errors import DataError, OptionError
+from archopt.laws.families import DESCRIPTIONS, Basis, curve
+from archopt.theory.checks import positive_number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = npt.NDArray[np.float64]
+
+SCHEMA = "archopt.scaling_law/1"
+DRAWS = 4_000  # of a prediction: its quantiles to within 1 % of the interval
+T_DEGREES = 4.0  # of the scatter about a law, (L9)
+# Laws are fitted to a few octaves; how wrong they are beyond nobody has measured. Ours: each octave of n, or of D, beyond
+# the cells adds this many octaves of head_dim (sd).
+EXTRAPOLATION_SD = 0.05
+FAR_OCTAVES = 3.3  # a factor of 10, beyond which a prediction warns
+CARRIED_SD = 0.75  # octaves by which the best head_dim moved between sizes on our grids, at most (0.4 and 0.7)
+
+
+@dataclass(frozen=True)
+class LawFit:
+    """One law fitted to the cells.
+
+    Attributes:
+        name: a key of `archopt.laws.families.DESCRIPTIONS`.
+        parameters, estimate, low, high: names, maximum-likelihood values and central intervals; ``log2_head_dim`` is at
+            the cells' geometric mean n and D.
+        scatter: tau of (L9), octaves.
+        log_likelihood, aicc: of the cells; tau counts as a parameter.
+        delta: AICc less the best law's.
+        weight: Akaike's, exp(-delta / 2) to a sum of 1: what predictions mix the laws by.
+        rejected: whether another law is better by more than chance explains.
+        largest_n_error: octaves by which the law, fitted without the largest n, misses the optima there; None where it
+            could not be fitted without.
+        draws: (draws, p + 1) parameters and tau as they may be, by bootstrap.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    estimate: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    scatter: float
+    log_likelihood: float
+    aicc: float
+    delta: float
+    weight: float
+    rejected: bool
+    largest_n_error: float | None
+    draws: Array
+
+    def interval(self, parameter: str) -> tuple[float, float, float]:
+        """Estimate, low, high of a parameter."""
+        at = self.parameters.index(parameter)
+        return self.estimate[at], self.low[at], self.high[at]
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """One cell: where its best head_dim lies.
+
+    Attributes:
+        head_dim, low, high: median and central 90 % interval of the vertex, within what was tried.
+        censored: "below", "above", "both" where the best may lie beyond what was tried; "" elsewhere.
+        best_tried: head_dim with the lowest mean loss; ``tied`` those not told apart from it.
+        tried: the lowest and the highest head_dim.
+    """
+
+    n_samples: float
+    d_model: int
+    group: dict[str, Any]
+    head_dim: float
+    low: float
+    high: float
+    censored: str
+    best_tried: int
+    tied: tuple[int, ...]
+    tried: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The best head_dim at a size, and how sure that is.
+
+    Attributes:
+        head_dim: median, within [1, D].
+        interval: central, at ``confidence``.
+        allocations: the splits of D inside the interval, or the nearest one; by rising head_dim.
+        mean, sd: of log2 head_dim, before it is kept within [1, D].
+        basis: what it rests on.
+        warnings: one line each.
+    """
+
+    n_samples: float
+    d_model: int
+    head_dim: float
+    interval: tuple[float, float]
+    confidence: float
+    allocations: tuple[HeadAllocation, ...]
+    mean: float
+    sd: float
+    basis: str
+    warnings: tuple[str, ...]
+
+    @property
+    def allocation(self) -> HeadAllocation:
+        """The split of D nearest to ``head_dim``."""
+        return nearest_allocation(self.head_dim, feasible_allocations(self.d_model))
+
+
+@dataclass(frozen=True)
+class ScalingLaw:
+    """Laws fitted to cells (n, D), best first, and the cells.
+
+    Attributes:
+        fits: by rising AICc; empty where the cells allow no law.
+        not_fitted: the other laws, and why.
+        cells: where each cell's best head_dim lies.
+        basis: what parameters are relative to.
+        intrinsic_dim_range: d of the data, for what the theory predicts.
+        notes: what was dropped, assumed or should be known.
+        plan: how much more data would tell laws apart, one line each.
+        confidence: of all intervals.
+        provenance: version, time, source, counts, options.
+    """
+
+    fits: tuple[LawFit, ...]
+    not_fitted: dict[str, str]
+    cells: tuple[CellSummary, ...]
+    basis: Basis
+    intrinsic_dim_range: tuple[float, float]
+    notes: tuple[str, ...]
+    plan: tuple[str, ...]
+    confidence: float
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def best(self) -> LawFit | None:
+        """The law with the lowest AICc."""
+        return self.fits[0] if self.fits else None
+
+    @property
+    def winner(self) -> str | None:
+        """The only law that is not rejected; None where several are left, or there were not two to compare."""
+        left = [fit.name for fit in self.fits if not fit.rejected]
+        return left[0] if len(left) == 1 and len(self.fits) > 1 else None
+
+    def predict(self, n_samples: float, d_model: int, *, confidence: float | None = None) -> Prediction:
+        """The best head_dim at a size, from all laws by their weights.
+
+        Where no law could be fitted the cells' mean is carried over, with the spread that our grids showed between sizes.
+        An interval widens with the bootstrap's exponents, with disagreement between laws, and with each octave beyond the
+        cells.
+
+        Args:
+            n_samples: n, at least 2.
+            d_model: D.
+            confidence: of the interval; the law's where not given.
+
+        Raises:
+            OptionError, AllocationError: a size outside what is allowed; no cell has its optimum inside what was tried.
+        """
+        width = allocation_of(d_model, 1).d_model
+        n = positive_number("n_samples", n_samples)
+        if n < 2.0:
+            raise OptionError(f"n_samples must be a number of at least 2 but got {n:g}")
+        level = self.confidence if confidence is None else confidence
+        if not 0.0 < level < 1.0:
+            raise OptionError(f"confidence must lie between 0 and 1 but got {level!r}")
+        rng = np.random.default_rng(0)
+        beyond, warnings = self._beyond(n, width)
+        drawn, basis = self._draws(n, width, rng) if self.fits else self._carried(rng)
+        if not self.fits:
+            warnings.insert(0, "no law could be fitted: the cells' best head_dim is carried over as it is")
+        drawn = drawn + EXTRAPOLATION_SD * beyond * rng.standard_normal(len(drawn))
+        low, middle, high = np.quantile(drawn, [(1.0 - level) / 2.0, 0.5, (1.0 + level) / 2.0])
+        # the sd of a normal with this interval: Student's tails would make the moment mean little
+        reach = np.quantile(drawn, [0.1587, 0.8413])
+        head_dim, *ends = (float(2.0 ** np.clip(value, 0.0, log2(width))) for value in (middle, low, high))
+        return Prediction(
+            n_samples=n,
+            d_model=width,
+            head_dim=head_dim,
+            interval=(ends[0], ends[1]),
+            confidence=level,
+            allocations=splits_inside(width, ends[0], ends[1], head_dim),
+            mean=float(middle),
+            sd=float(reach[1] - reach[0]) / 2.0,
+            basis=basis,
+            warnings=tuple(warnings),
+        )
+
+    def compare(self) -> "pd.DataFrame":
+        """One row a law, best first: parameters with intervals, AICc, weight, whether rejected, left-out error."""
+        import pandas as pd
+
+        rows = []
+        for fit in self.fits:
+            shown = ", ".join(
+                f"{name} {value:.3g} [{low:.3g}, {high:.3g}]"
+                for name, value, low, high in zip(fit.parameters, fit.estimate, fit.low, fit.high, strict=True)
+            )
+            rows.append(
+                {
+                    "law": fit.name,
+                    "formula": DESCRIPTIONS[fit.name],
+                    "parameters": shown,
+                    "scatter": fit.scatter,
+                    "log_likelihood": fit.log_likelihood,
+                    "delta_aicc": fit.delta,
+                    "weight": fit.weight,
+                    "rejected": fit.rejected,
+                    "largest_n_error": fit.largest_n_error,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def verdict(self) -> str:
+        """What the data say of the theory, in plain words, one finding a line."""
+        from archopt.laws.verdict import verdict_lines
+
+        return "\n".join(verdict_lines(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; schema "archopt.scaling_law/1"."""
+        fits = [{**asdict(fit), "draws": np.round(fit.draws, 5).tolist()} for fit in self.fits]
+        return {
+            "schema": SCHEMA,
+            "winner": self.winner,
+            "verdict": self.verdict().split("\n"),
+            "fits": fits,
+            "not_fitted": self.not_fitted,
+            "cells": [asdict(cell) for cell in self.cells],
+            "basis": asdict(self.basis),
+            "intrinsic_dim_range": list(self.intrinsic_dim_range),
+            "notes": list(self.notes),
+            "plan": list(self.plan),
+            "confidence": self.confidence,
+            "provenance": self.provenance,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as JSON; an existing file is replaced whole or not at all.
+
+        Raises:
+            OptionError: the file cannot be written.
+        """
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            partial.write_text(json.dumps(self.to_dict(), default=str, allow_nan=False) + "\n", encoding="utf-8")
+            partial.replace(target)
+        except OSError as error:
+            raise OptionError(f"the law cannot be written to {str(target)[-120:]!r} ({error.strerror})") from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "ScalingLaw":
+        """Read what `save` wrote.
+
+        Raises:
+            DataError: there is no such file, or it holds something else or a later schema.
+        """
+        shown = repr(str(path)[-120:])
+        try:
+            read = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise DataError(f"the law {shown} cannot be read ({error.strerror})") from None
+        except ValueError:
+            raise DataError(f"{shown} holds no JSON: give a file that `archopt fit --out` wrote") from None
+        schema = read.get("schema") if isinstance(read, dict) else None
+        if schema != SCHEMA:
+            raise DataError(f"{shown} has schema {str(schema)[:40]!r} but a law has {SCHEMA!r}: fit it with this version")
+        try:
+            return cls._from(read)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{shown} is a damaged law ({type(error).__name__}: {str(error)[:60]}): fit it again") from None
+
+    @classmethod
+    def _from(cls, read: Mapping[str, Any]) -> "ScalingLaw":
+        fits = []
+        for item in read["fits"]:
+            if item["name"] not in DESCRIPTIONS:
+                raise ValueError(f"no law is called {item['name']!r}")
+            lists = {key: tuple(item[key]) for key in ("parameters", "estimate", "low", "high")}
+            draws = np.array(item["draws"], dtype=np.float64).reshape(-1, len(lists["parameters"]) + 1)
+            fits.append(LawFit(**{**item, **lists, "draws": draws}))
+        cells = [CellSummary(**{**c, "tied": tuple(c["tied"]), "tried": tuple(c["tried"])}) for c in read["cells"]]
+        return cls(
+            fits=tuple(fits),
+            not_fitted=dict(read["not_fitted"]),
+            cells=tuple(cells),
+            basis=Basis(**read["basis"]),
+            intrinsic_dim_range=tuple(read["intrinsic_dim_range"]),
+            notes=tuple(read["notes"]),
+            plan=tuple(read["plan"]),
+            confidence=float(read["confidence"]),
+            provenance=dict(read["provenance"]),
+        )
+
+    def _draws(self, n: float, width: int, rng: np.random.Generator) -> tuple[Array, str]:
+        """(draws,) of the best log2 head_dim, laws mixed by weight."""
+        parts = []
+        for fit in self.fits:
+            size = round(DRAWS * fit.weight)
+            if size == 0:
+                continue
+            picked = fit.draws[rng.integers(0, len(fit.draws), size)]
+            law = curve(fit.name, self.basis, np.array([n]), np.array([float(width)]))
+            scatter = picked[:, -1] * rng.standard_t(T_DEGREES, size)
+            parts.append(law.values(picked[:, :-1])[:, 0] + scatter)
+        used = [f"{fit.name} ({100 * fit.weight:.0f} %)" for fit in self.fits if fit.weight >= 0.05]
+        return np.concatenate(parts), f"laws fitted to {len(self.cells)} cells: {', '.join(used)}"
+
+    def _carried(self, rng: np.random.Generator) -> tuple[Array, str]:
+        inside = [cell for cell in self.cells if not cell.censored]
+        if not inside:
+            raise OptionError(
+                "no law could be fitted, and no cell has its best head_dim inside what was tried: "
+                "try narrower or wider heads, by the cells' censoring"
+            )
+        centre = np.array([log2(cell.head_dim) for cell in inside])
+        spread = np.array([(log2(cell.high) - log2(cell.low)) / 3.29 for cell in inside])  # 90 % of a normal
+        sd = float(np.sqrt(CARRIED_SD**2 + np.mean(spread**2) + np.var(centre)))
+        what = "1 cell" if len(inside) == 1 else f"{len(inside)} cells"
+        return centre.mean() + sd * rng.standard_normal(DRAWS), f"the best head_dim of {what}, carried over"
+
+    def _beyond(self, n: float, width: int) -> tuple[float, list[str]]:
+        """Octaves outside the cells' n and D, and a line where they are many."""
+        total, warnings = 0.0, []
+        for name, value, sizes in (
+            ("n_samples", n, [cell.n_samples for cell in self.cells]),
+            ("d_model", float(width), [float(cell.d_model) for cell in self.cells]),
+        ):
+            octaves = max(log2(value / max(sizes)), log2(min(sizes) / value), 0.0)
+            total += octaves**2
+            if octaves > FAR_OCTAVES:
+                warnings.append(
+                    f"{name} = {value:,.6g} lies a factor of {2.0**octaves:,.3g} outside the cells' "
+                    f"{min(sizes):,.6g} to {max(sizes):,.6g}: the law is extrapolated far"
+                )
+        return float(np.sqrt(total)), warnings
+
+
+def splits_inside(d_model: int, low: float, high: float, head_dim: float) -> tuple[HeadAllocation, ...]:
+    """The splits of D with low <= d_k <= high, or else the one nearest to ``head_dim``."""
+    every = feasible_allocations(d_model)
+    inside = tuple(split for split in every if low * (1 - 1e-9) <= split.head_dim <= high * (1 + 1e-9))
+    return inside or (nearest_allocation(head_dim, every),)

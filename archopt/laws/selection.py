@@ -1,0 +1,250 @@
+"""Laws fitted, given intervals by a bootstrap, and held against each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from archopt.laws.cells import GRID, Cell, Stack, Vertex, curvatures, log_likelihood, stack
+from archopt.laws.families import Basis, Curve, curve, design_rank
+from archopt.laws.fit import SCATTERS, Fitted, Tables, fit_law, starts, tabulate
+from archopt.laws.law import LawFit
+from archopt.laws.simulate import simulate_losses
+
+Array = npt.NDArray[np.float64]
+
+EVIDENCE = 6.0  # of AICc, beyond which a law is rejected: a likelihood ratio of 20
+LEAST_LIKELIHOOD = 3.0  # in log: few cells make AICc punish parameters alone, which rejects nothing
+N_STARTS = 8
+KEPT_DRAWS = 400  # for predictions
+_MOST_ELEMENTS = 6_000_000  # of a table (sets, cells, grid)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Cells, ready for any law.
+
+    Attributes:
+        cells: of one fit.
+        stacked: the same side by side.
+        log_likelihood: (1, C, grid) by (L2).
+        basis: what n and D are relative to.
+    """
+
+    cells: tuple[Cell, ...]
+    stacked: Stack
+    log_likelihood: Array
+    basis: Basis
+
+    @property
+    def n_samples(self) -> Array:
+        """(C,)."""
+        return np.array([cell.n_samples for cell in self.cells])
+
+    @property
+    def d_model(self) -> Array:
+        """(C,)."""
+        return np.array([float(cell.d_model) for cell in self.cells])
+
+    def law(self, name: str) -> Curve:
+        """The law at these cells."""
+        return curve(name, self.basis, self.n_samples, self.d_model)
+
+    def tables(self, losses: Array | None = None) -> list[Tables]:
+        """One a tau, of these cells or of resampled losses (R, C, K)."""
+        found = self.log_likelihood if losses is None else log_likelihood(self.stacked, losses)
+        return [tabulate(found, float(scatter)) for scatter in SCATTERS]
+
+    @property
+    def centres(self) -> Array:
+        """(C,) rough vertices."""
+        weight = np.exp(self.log_likelihood[0])
+        return np.asarray(weight @ GRID / weight.sum(axis=-1))
+
+
+def evidence(cells: Sequence[Cell], noise_sd: float | None, basis: Basis) -> Evidence:
+    """Cells to their likelihoods."""
+    stacked = stack(cells, noise_sd)
+    return Evidence(tuple(cells), stacked, log_likelihood(stacked, stacked.loss[None]), basis)
+
+
+def candidates(
+    found: Evidence, vertices: Sequence[Vertex]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Laws that these cells can be asked about, and why not the others."""
+    n_varies, width_varies = (len(set(sizes.tolist())) > 1 for sizes in (found.n_samples, found.d_model))
+    inside = sum(not vertex.censored for vertex in vertices)
+    able, refused = [], {}
+    wanted = ["constant", "log", "log_theory", "power"]
+    wanted += ["power_width"] if n_varies else ["width"]
+    wanted += ["bound_independent", "bound_correlated"]
+    for name in wanted:
+        rank, size = design_rank(name, found.basis, found.n_samples, found.d_model)
+        if name in ("log", "log_theory", "power") and not n_varies:
+            refused[name] = "n does not vary"
+        elif name.startswith("bound") and not (n_varies or width_varies):
+            refused[name] = "neither n nor D varies"
+        elif name in ("power_width", "width") and not width_varies:
+            refused[name] = "D does not vary"
+        elif len(found.cells) < size + 3:
+            refused[name] = f"{size} parameters and a scatter need at least {size + 3} cells but there are " + str(
+                len(found.cells)
+            )
+        elif rank < size:
+            refused[name] = "n and D move together, so that their exponents cannot be told apart"
+        elif inside < max(size, 2):
+            refused[name] = f"only {inside} of {len(found.cells)} optima lie inside the tried range"
+        else:
+            able.append(name)
+    return tuple(able), refused
+
+
+def fit_laws(
+    found: Evidence, names: Sequence[str], *, confidence: float, n_bootstrap: int, seed: int
+) -> tuple[LawFit, ...]:
+    """Every law with its intervals, by rising AICc."""
+    tables = found.tables()
+    laws = {name: found.law(name) for name in names}
+    rng = np.random.default_rng([seed, 1])
+    fits = {name: fit_law(tables, law, starts(law, found.centres, rng, N_STARTS)) for name, law in laws.items()}
+    curvature = curvatures(found.stacked)
+    criterion = {name: aicc(fit, len(found.cells))[0] for name, fit in fits.items()}
+    best = min(criterion.values())
+    weight = {name: np.exp(-0.5 * (value - best)) for name, value in criterion.items()}
+    rejected = rejected_laws(fits, len(found.cells))
+    left_out = largest_n_errors(found, names)
+    results = []
+    for name in sorted(names, key=lambda name: criterion[name]):
+        fit, law = fits[name], laws[name]
+        draws = _bootstrap(found, law, fit, curvature, n_bootstrap, np.random.default_rng([seed, 2]))
+        low, high = np.quantile(draws[:, :-1], [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0], axis=0)
+        results.append(
+            LawFit(
+                name=name,
+                parameters=law.parameters,
+                estimate=tuple(fit.theta[0].tolist()),
+                low=tuple(low.tolist()),
+                high=tuple(high.tolist()),
+                scatter=float(fit.scatter[0]),
+                log_likelihood=float(fit.log_likelihood[0]),
+                aicc=float(criterion[name]),
+                delta=float(criterion[name] - best),
+                weight=float(weight[name] / sum(weight.values())),
+                rejected=bool(rejected[name][0]),
+                largest_n_error=left_out.get(name),
+                draws=draws[:KEPT_DRAWS],
+            )
+        )
+    return tuple(results)
+
+
+def aicc(fit: Fitted, n_cells: int) -> Array:
+    """(R,) Akaike's criterion for small samples; tau counts as a parameter, cells as observations."""
+    size = fit.theta.shape[1] + 1
+    return np.asarray(2.0 * size - 2.0 * fit.log_likelihood + 2.0 * size * (size + 1) / (n_cells - size - 1))
+
+
+def rejected_laws(fits: Mapping[str, Fitted], n_cells: int) -> dict[str, npt.NDArray[np.bool_]]:
+    """(R,) for each law whether another is so much better, by AICc and by likelihood itself."""
+    criterion = {name: aicc(fit, n_cells) for name, fit in fits.items()}
+    rejected = {}
+    for name in fits:
+        beaten = [
+            (criterion[name] - criterion[other] > EVIDENCE)
+            & (fits[other].log_likelihood - fits[name].log_likelihood > LEAST_LIKELIHOOD)
+            for other in fits
+        ]
+        rejected[name] = np.asarray(np.any(beaten, axis=0))
+    return rejected
+
+
+def largest_n_errors(found: Evidence, names: Sequence[str]) -> dict[str, float]:
+    """Octaves (root mean square) by which laws fitted without the largest n miss the optima there.
+
+    A censored optimum counts as missed by what the prediction lacks of the edge; laws for which too few cells are left
+    are absent.
+    """
+    largest = found.n_samples == found.n_samples.max()
+    rest = [cell for cell, out in zip(found.cells, largest, strict=True) if not out]
+    if not rest:
+        return {}
+    stacked_rows = np.flatnonzero(~largest)
+    part = Evidence(tuple(rest), _rows(found.stacked, stacked_rows), found.log_likelihood[:, stacked_rows], found.basis)
+    tables, rng = part.tables(), np.random.default_rng(0)
+    errors = {}
+    for name in names:
+        rank, size = design_rank(name, part.basis, part.n_samples, part.d_model)
+        if rank < size or len(rest) < size + 2:
+            continue
+        law = part.law(name)
+        fit = fit_law(tables, law, starts(law, part.centres, rng, N_STARTS))
+        asked = found.law(name).values(fit.theta)[0][largest]
+        likelihood = np.exp(found.log_likelihood[0][largest])
+        # the nearest place that the cell finds as likely as its best, within a likelihood ratio of e^0.5
+        near = np.where(likelihood > np.exp(-0.5), np.abs(GRID - asked[:, None]), np.inf).min(axis=-1)
+        middle = np.abs((likelihood @ GRID) / likelihood.sum(axis=-1) - asked)
+        flat = (likelihood > np.exp(-0.5))[:, [0, -1]].any(axis=-1)
+        errors[name] = float(np.sqrt(np.mean(np.where(flat, near, middle) ** 2)))
+    return errors
+
+
+def resampled_fits(
+    found: Evidence, truth: str, fit: tuple[Array, float], names: Sequence[str], count: int, rng: np.random.Generator
+) -> dict[str, Fitted]:
+    """Laws fitted to what ``truth`` would have these cells show.
+
+    Args:
+        fit: theta (p,) and tau of ``truth``.
+        count: R.
+    """
+    losses = simulate_losses(
+        found.stacked, found.cells, found.law(truth).values(fit[0][None])[0], fit[1], curvatures(found.stacked), rng, count
+    )
+    tables = found.tables(losses)
+    fitted = {}
+    for name in names:
+        law = found.law(name)
+        asked = found.law(truth).values(fit[0][None])[0]
+        start = starts(law, asked, rng, 1)
+        fitted[name] = fit_law(tables, law, np.broadcast_to(start, (1, count, start.shape[-1])))
+    return fitted
+
+
+def _bootstrap(
+    found: Evidence, law: Curve, fit: Fitted, curvature: Array, count: int, rng: np.random.Generator
+) -> Array:
+    """(count, p + 1) theta and tau as they may be: deviations of refits, turned round (basic bootstrap).
+
+    Deviations are widened by Student's t for the cells that are left after theta, since tau is estimated too.
+    """
+    theta = fit.theta[0]
+    asked = law.values(theta[None])[0]
+    near = [tau for tau in SCATTERS if 0.3 <= tau / fit.scatter[0] <= 3.4]
+    chunk = max(1, _MOST_ELEMENTS // (len(found.cells) * len(GRID)))
+    drawn = []
+    for start in range(0, count, chunk):
+        size = min(chunk, count - start)
+        losses = simulate_losses(
+            found.stacked, found.cells, asked, float(fit.scatter[0]), curvature, rng, size
+        )
+        likelihood = log_likelihood(found.stacked, losses)
+        again = fit_law(
+            [tabulate(likelihood, float(tau)) for tau in near], law, np.broadcast_to(theta, (1, size, len(theta)))
+        )
+        drawn.append(np.column_stack([again.theta, again.scatter]))
+    refits = np.concatenate(drawn)
+    left = len(found.cells) - len(theta)
+    wider = float(student.ppf(0.95, left) / norm.ppf(0.95))
+    refits[:, :-1] = theta - wider * (refits[:, :-1] - theta)
+    return refits
+
+
+def _rows(stacked: Stack, rows: npt.NDArray[np.intp]) -> Stack:
+    return Stack(
+        stacked.x[rows], stacked.loss[rows], stacked.noise[rows], stacked.misfit, stacked.ends[rows], stacked.noise_known
+    )
+
+
