@@ -13,7 +13,8 @@ are integrated out, in closed form:
 with S the weighted variance (times the sum of weights) of (x - v)^2, and C its covariance with y. Both are polynomials in
 v whose coefficients are weighted moments, so that thousands of resampled cells cost no more than one. No parabola is
 extrapolated: below the lowest head_dim tried L is flat, at the highest it comes to there, and so above the highest one.
-An optimum on the edge of what was tried is thereby censored: it says "there or beyond".
+An optimum on the edge of what was tried is thereby censored: it says "there or beyond", though no farther than heads can
+be, from d_k = 1 to D, give or take an octave.
 """
 
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ MIN_READ = 4  # head_dims that are read all the same, where there are as many
 LEAST_MISFIT = 0.02  # share of the losses' range that a parabola leaves at best
 UNKNOWN_MISFIT = 0.2  # where nothing tells noise from shape
 EDGE_WEIGHT = 0.1  # probability at an edge of the tried range from which an optimum counts as censored
+BOUNDING = 0.6  # of a likelihood, at an edge of the tried range, below which a cell says that the optimum is not beyond
 _OWN_NOISE = 4.0  # degrees of freedom that the other cells' noise counts for beside a cell's own
 
 
@@ -79,6 +81,7 @@ class Stack:
         noise: (C, K) variance of a mean loss over its runs; ``inf`` in padding.
         misfit: share of the range of the losses read that a parabola leaves, sd.
         ends: (C, 2) lowest and highest log2 head_dim tried.
+        widest: (C,) log2 D.
         noise_known: whether the noise was given, or came from repeated runs.
     """
 
@@ -87,6 +90,7 @@ class Stack:
     noise: Array
     misfit: float
     ends: Array
+    widest: Array
     noise_known: bool
 
 
@@ -129,7 +133,8 @@ def stack(cells: Sequence[Cell], noise_sd: float | None) -> Stack:
     x, loss = _padded(x), _padded(loss)
     ends = np.array([[cell.log2_head_dim[0], cell.log2_head_dim[-1]] for cell in cells])
     known = noise_sd is not None or any(cell.degrees > 0 or cell.loss_sd is not None for cell in cells)
-    return Stack(x, loss, noise, _misfit(x, loss, noise), ends, known)
+    widest = np.log2([float(cell.d_model) for cell in cells])
+    return Stack(x, loss, noise, _misfit(x, loss, noise), ends, widest, known)
 
 
 def log_likelihood(cells: Stack, loss: Array) -> Array:
@@ -151,7 +156,20 @@ def log_likelihood(cells: Stack, loss: Array) -> Array:
     lowest = np.where(low - 1e-9 >= GRID, found, -np.inf).max(axis=-1, keepdims=True)
     highest = np.where(high + 1e-9 <= GRID, found, -np.inf).max(axis=-1, keepdims=True)
     found = np.where(low - 1e-9 >= GRID, lowest, np.where(high + 1e-9 <= GRID, highest, found))
-    return np.asarray(found - found.max(axis=-1, keepdims=True))
+    outside = np.maximum(np.maximum(GRID - cells.widest[:, None], -GRID), 0.0)
+    return np.asarray(found - found.max(axis=-1, keepdims=True) - 0.5 * outside**2)
+
+
+def bounding(likelihood: Array, stacked: Stack) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """(C,) which cells say that the best head_dim lies above the lowest tried, and below the highest tried.
+
+    Args:
+        likelihood: (C, grid).
+    """
+    low = np.abs(stacked.ends[:, :1] - GRID).argmin(axis=1)
+    high = np.abs(stacked.ends[:, 1:] - GRID).argmin(axis=1)
+    at = np.arange(len(likelihood))
+    return likelihood[at, low] < BOUNDING, likelihood[at, high] < BOUNDING
 
 
 def curvatures(cells: Stack) -> Array:
@@ -243,7 +261,7 @@ def _weights(cells: Stack, loss: Array) -> tuple[Array, Array]:
 
 def _misfit(x: Array, loss: Array, noise: Array) -> float:
     """What least-squares parabolas leave beyond the noise, as a share of the range; pooled over cells."""
-    bare = Stack(x, loss, noise, 0.0, np.empty(0), False)
+    bare = Stack(x, loss, noise, 0.0, np.empty(0), np.empty(0), False)
     read = _reading(bare, loss[None])[0]
     spread, _ = (values[0] for values in _range(bare, loss[None], read[None]))
     excess, degrees = 0.0, 0

@@ -1,14 +1,14 @@
 """Laws fitted, given intervals by a bootstrap, and held against each other."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from archopt.laws.cells import GRID, Cell, Stack, Vertex, curvatures, log_likelihood, stack
+from archopt.laws.cells import GRID, Cell, Stack, bounding, curvatures, log_likelihood, stack
 from archopt.laws.families import Basis, Curve, curve, design_rank
 from archopt.laws.fit import SCATTERS, Fitted, Tables, fit_law, starts, tabulate
 from archopt.laws.law import LawFit
@@ -32,12 +32,14 @@ class Evidence:
         stacked: the same side by side.
         log_likelihood: (1, C, grid) by (L2).
         basis: what n and D are relative to.
+        noise_sd: of one run, as given.
     """
 
     cells: tuple[Cell, ...]
     stacked: Stack
     log_likelihood: Array
     basis: Basis
+    noise_sd: float | None
 
     @property
     def n_samples(self) -> Array:
@@ -68,15 +70,13 @@ class Evidence:
 def evidence(cells: Sequence[Cell], noise_sd: float | None, basis: Basis) -> Evidence:
     """Cells to their likelihoods."""
     stacked = stack(cells, noise_sd)
-    return Evidence(tuple(cells), stacked, log_likelihood(stacked, stacked.loss[None]), basis)
+    return Evidence(tuple(cells), stacked, log_likelihood(stacked, stacked.loss[None]), basis, noise_sd)
 
 
-def candidates(
-    found: Evidence, vertices: Sequence[Vertex]
-) -> tuple[tuple[str, ...], dict[str, str]]:
+def candidates(found: Evidence) -> tuple[tuple[str, ...], dict[str, str]]:
     """Laws that these cells can be asked about, and why not the others."""
     n_varies, width_varies = (len(set(sizes.tolist())) > 1 for sizes in (found.n_samples, found.d_model))
-    inside = sum(not vertex.censored for vertex in vertices)
+    above, below = bounding(np.exp(found.log_likelihood[0]), found.stacked)
     able, refused = [], {}
     wanted = ["constant", "log", "log_theory", "power"]
     wanted += ["power_width"] if n_varies else ["width"]
@@ -95,8 +95,9 @@ def candidates(
             )
         elif rank < size:
             refused[name] = "n and D move together, so that their exponents cannot be told apart"
-        elif inside < max(size, 2):
-            refused[name] = f"only {inside} of {len(found.cells)} optima lie inside the tried range"
+        elif not (above.any() and below.any()):
+            end = "widest" if above.any() else "narrowest" if below.any() else "narrowest or the widest"
+            refused[name] = f"no cell shows that its best head_dim is not the {end} tried, or beyond it"
         else:
             able.append(name)
     return tuple(able), refused
@@ -172,7 +173,12 @@ def largest_n_errors(found: Evidence, names: Sequence[str]) -> dict[str, float]:
     if not rest:
         return {}
     stacked_rows = np.flatnonzero(~largest)
-    part = Evidence(tuple(rest), _rows(found.stacked, stacked_rows), found.log_likelihood[:, stacked_rows], found.basis)
+    part = replace(
+        found,
+        cells=tuple(rest),
+        stacked=_rows(found.stacked, stacked_rows),
+        log_likelihood=found.log_likelihood[:, stacked_rows],
+    )
     tables, rng = part.tables(), np.random.default_rng(0)
     errors = {}
     for name in names:
@@ -244,7 +250,13 @@ def _bootstrap(
 
 def _rows(stacked: Stack, rows: npt.NDArray[np.intp]) -> Stack:
     return Stack(
-        stacked.x[rows], stacked.loss[rows], stacked.noise[rows], stacked.misfit, stacked.ends[rows], stacked.noise_known
+        x=stacked.x[rows],
+        loss=stacked.loss[rows],
+        noise=stacked.noise[rows],
+        misfit=stacked.misfit,
+        ends=stacked.ends[rows],
+        widest=stacked.widest[rows],
+        noise_known=stacked.noise_known,
     )
 
 
