@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from archopt.allocation import HeadAllocation, feasible_allocations
     from archopt.campaign import search
     from archopt.errors import ArchoptError
+    from archopt.laws import ScalingLaw, fit_scaling_law
     from archopt.pruners import HDIPruner, diversity_worth
     from archopt.recommendation import Recommendation, recommend
     from archopt.samplers import HeadAllocationSampler
@@ -21,9 +22,11 @@ __all__ = [
     "HeadAllocation",
     "HeadAllocationSampler",
     "Recommendation",
+    "ScalingLaw",
     "__version__",
     "diversity_worth",
     "feasible_allocations",
+    "fit_scaling_law",
     "recommend",
     "record_diversity",
     "replicate",
@@ -40,8 +43,10 @@ _HOMES = {
     "HeadAllocation": "archopt.allocation",
     "HeadAllocationSampler": "archopt.samplers",
     "Recommendation": "archopt.recommendation",
+    "ScalingLaw": "archopt.laws",
     "diversity_worth": "archopt.pruners",
     "feasible_allocations": "archopt.allocation",
+    "fit_scaling_law": "archopt.laws",
     "recommend": "archopt.recommendation",
     "record_diversity": "archopt.search_space",
     "replicate": "archopt.search_space",

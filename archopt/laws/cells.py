@@ -31,7 +31,8 @@ GRID: Array = np.arange(-1.0, 13.0 + STEP / 2, STEP)  # of the vertex: head_dim 
 WINDOW = 2.0  # octaves around the lowest loss that are read: farther out losses are no parabola
 MIN_READ = 4  # head_dims that are read all the same, where there are as many
 LEAST_MISFIT = 0.02  # share of the losses' range that a parabola leaves at best
-UNKNOWN_MISFIT = 0.2  # where nothing tells noise from shape
+UNKNOWN_MISFIT = 0.2  # the same where the noise is not known, and too few losses are left over to show it
+ENOUGH_DEGREES = 5
 EDGE_WEIGHT = 0.1  # probability at an edge of the tried range from which an optimum counts as censored
 BOUNDING = 0.6  # of a likelihood, at an edge of the tried range, below which a cell says that the optimum is not beyond
 _OWN_NOISE = 4.0  # degrees of freedom that the other cells' noise counts for beside a cell's own
@@ -272,6 +273,6 @@ def _misfit(x: Array, loss: Array, noise: Array) -> float:
         residual = float(((loss[row, at] - fitted) ** 2).sum())
         excess += (residual - left * float(noise[row, at].mean())) / float(spread[row]) ** 2
         degrees += int(left)
-    if degrees == 0:
-        return UNKNOWN_MISFIT if not noise[np.isfinite(noise)].any() else LEAST_MISFIT
-    return max(float(np.sqrt(max(excess / degrees, 0.0))), LEAST_MISFIT)
+    unknown = not noise[np.isfinite(noise)].any()
+    least = UNKNOWN_MISFIT if unknown and degrees < ENOUGH_DEGREES else LEAST_MISFIT
+    return max(float(np.sqrt(max(excess, 0.0) / max(degrees, 1))), least)

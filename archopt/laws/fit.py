@@ -88,9 +88,15 @@ def climb(tables: Tables, law: Curve, start: Array) -> tuple[Array, Array, Array
         damping = np.clip(np.where(better, damping / 4.0, damping * 8.0), 1e-6, 1e6)
         if not (better & (moved > 1e-3)).any() and (damping > 1.0).all():
             break
-    jacobian = law.jacobian(theta)
-    information = np.einsum("rc,rcp,rcq->rpq", np.maximum(-bend, _LEAST_BEND), jacobian, jacobian)
+    information = log_density(tables, law, theta)[1]
     return theta, total, np.linalg.slogdet(information + _SMALL * identity)[1]
+
+
+def log_density(tables: Tables, law: Curve, theta: Array) -> tuple[Array, Array]:
+    """Log likelihood (R,) of theta (R, p) and its information (R, p, p), for one tau."""
+    value, _, bend = _look_up(tables, law.values(theta))
+    jacobian = law.jacobian(theta)
+    return value.sum(axis=-1), np.einsum("rc,rcp,rcq->rpq", np.maximum(-bend, _LEAST_BEND), jacobian, jacobian)
 
 
 def fit_law(by_scatter: list[Tables], law: Curve, starts: Array) -> Fitted:
@@ -138,10 +144,10 @@ def starts(law: Curve, centres: Array, rng: np.random.Generator, count: int) -> 
 def _look_up(tables: Tables, at: Array) -> tuple[Array, Array, Array]:
     """Value, slope and bend (R, C) at the law's values, by a parabola about the nearest grid point."""
     position = np.clip((at - GRID[0]) / STEP, 0.0, len(GRID) - 1.0)
-    nearest = np.rint(position).astype(np.int64)[..., None]
-    off = np.clip(at, GRID[0], GRID[-1]) - GRID[nearest[..., 0]]
-    value, slope, bend = (
-        np.take_along_axis(table, nearest, axis=-1)[..., 0] for table in (tables.value, tables.slope, tables.bend)
-    )
+    nearest = np.rint(position).astype(np.int64)
+    off = np.clip(at, GRID[0], GRID[-1]) - GRID[nearest]
+    sets = np.arange(len(tables.value))[:, None] if len(tables.value) > 1 else 0  # one set serves any number of thetas
+    where = sets, np.arange(at.shape[1]), nearest
+    value, slope, bend = tables.value[where], tables.slope[where], tables.bend[where]
     outside = at - np.clip(at, GRID[0], GRID[-1])  # no law leaves the grid for nothing
     return value + slope * off + 0.5 * bend * off**2 - outside**2, slope + bend * off - 2.0 * outside, bend

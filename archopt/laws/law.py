@@ -37,8 +37,10 @@ class LawFit:
 
     Attributes:
         name: a key of `archopt.laws.families.DESCRIPTIONS`.
-        parameters, estimate, low, high: names, maximum-likelihood values and central intervals; ``log2_head_dim`` is at
-            the cells' geometric mean n and D.
+        parameters, estimate, low, high: names, maximum-likelihood values and central posterior intervals;
+            ``log2_head_dim`` is at the cells' geometric mean n and D.
+        bootstrap: (low, high) of each parameter over refits to resampled runs; too narrow where optima are censored.
+            None where it was not asked for.
         scatter: tau of (L9), octaves.
         log_likelihood, aicc: of the cells; tau counts as a parameter.
         delta: AICc less the best law's.
@@ -46,7 +48,7 @@ class LawFit:
         rejected: whether another law is better by more than chance explains.
         largest_n_error: octaves by which the law, fitted without the largest n, misses the optima there; None where it
             could not be fitted without.
-        draws: (draws, p + 1) parameters and tau as they may be, by bootstrap.
+        draws: (draws, p + 1) parameters and tau from the posterior.
     """
 
     name: str
@@ -54,6 +56,7 @@ class LawFit:
     estimate: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    bootstrap: tuple[tuple[float, float], ...] | None
     scatter: float
     log_likelihood: float
     aicc: float
@@ -163,7 +166,7 @@ class ScalingLaw:
         """The best head_dim at a size, from all laws by their weights.
 
         Where no law could be fitted the cells' mean is carried over, with the spread that our grids showed between sizes.
-        An interval widens with the bootstrap's exponents, with disagreement between laws, and with each octave beyond the
+        An interval widens with the exponents' own intervals, with disagreement between laws, and with each octave beyond the
         cells.
 
         Args:
@@ -297,7 +300,8 @@ class ScalingLaw:
                 raise ValueError(f"no law is called {item['name']!r}")
             lists = {key: tuple(item[key]) for key in ("parameters", "estimate", "low", "high")}
             draws = np.array(item["draws"], dtype=np.float64).reshape(-1, len(lists["parameters"]) + 1)
-            fits.append(LawFit(**{**item, **lists, "draws": draws}))
+            refits = None if item["bootstrap"] is None else tuple((low, high) for low, high in item["bootstrap"])
+            fits.append(LawFit(**{**item, **lists, "bootstrap": refits, "draws": draws}))
         cells = [CellSummary(**{**c, "tied": tuple(c["tied"]), "tried": tuple(c["tried"])}) for c in read["cells"]]
         return cls(
             fits=tuple(fits),

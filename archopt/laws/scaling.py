@@ -33,7 +33,7 @@ def fit_scaling_law(
     intrinsic_dim: float | None = None,
     smoothness: float = 2.0,
     confidence: float = 0.9,
-    n_bootstrap: int = 1_000,
+    n_bootstrap: int = 0,
     seed: int = 0,
     plan: bool = True,
     source: str = "",
@@ -56,7 +56,7 @@ def fit_scaling_law(
         intrinsic_dim: d of the data, where known.
         smoothness: beta of the regression function.
         confidence: of all intervals.
-        n_bootstrap: resamples behind every interval, at least 100.
+        n_bootstrap: refits to runs drawn again inside cells, for intervals beside the posterior's; 0 for none.
         seed: of all draws; equal arguments give equal results.
         plan: whether to simulate how much more data would tell laws apart.
         source: where the runs come from, for the record.
@@ -74,8 +74,8 @@ def fit_scaling_law(
         noise_sd = positive_number("noise_sd", noise_sd)
     if not 0.0 < confidence < 1.0:
         raise OptionError(f"confidence must lie between 0 and 1 but got {confidence!r}")
-    if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int) or not 100 <= n_bootstrap <= MAX_BOOTSTRAPS:
-        raise OptionError(f"n_bootstrap must be a whole number from 100 to {MAX_BOOTSTRAPS:,} but got {n_bootstrap!r}")
+    if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int) or not 0 <= n_bootstrap <= MAX_BOOTSTRAPS:
+        raise OptionError(f"n_bootstrap must be a whole number from 0 to {MAX_BOOTSTRAPS:,} but got {n_bootstrap!r}")
     runs = read_runs(frame, best_over=best_over, ignore=ignore, direction=direction)
     basis = Basis(
         n_samples=float(np.exp(np.mean([np.log(cell.n_samples) for cell in runs.cells]))),

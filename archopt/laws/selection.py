@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
-from scipy.stats import t as student
-
 from archopt.laws.cells import GRID, Cell, Stack, bounding, curvatures, log_likelihood, stack
 from archopt.laws.families import Basis, Curve, curve, design_rank
 from archopt.laws.fit import SCATTERS, Fitted, Tables, fit_law, starts, tabulate
 from archopt.laws.law import LawFit
+from archopt.laws.posterior import posterior_draws
 from archopt.laws.simulate import simulate_losses
 
 Array = npt.NDArray[np.float64]
@@ -19,7 +17,8 @@ Array = npt.NDArray[np.float64]
 EVIDENCE = 6.0  # of AICc, beyond which a law is rejected: a likelihood ratio of 20
 LEAST_LIKELIHOOD = 3.0  # in log: few cells make AICc punish parameters alone, which rejects nothing
 N_STARTS = 8
-KEPT_DRAWS = 400  # for predictions
+N_DRAWS = 2_000  # from a posterior
+KEPT_DRAWS = 400  # of them, for predictions
 _MOST_ELEMENTS = 6_000_000  # of a table (sets, cells, grid)
 
 
@@ -110,7 +109,8 @@ def fit_laws(
     tables = found.tables()
     laws = {name: found.law(name) for name in names}
     rng = np.random.default_rng([seed, 1])
-    fits = {name: fit_law(tables, law, starts(law, found.centres, rng, N_STARTS)) for name, law in laws.items()}
+    places = {name: starts(law, found.centres, rng, N_STARTS) for name, law in laws.items()}
+    fits = {name: fit_law(tables, law, places[name]) for name, law in laws.items()}
     curvature = curvatures(found.stacked)
     criterion = {name: aicc(fit, len(found.cells))[0] for name, fit in fits.items()}
     best = min(criterion.values())
@@ -120,8 +120,13 @@ def fit_laws(
     results = []
     for name in sorted(names, key=lambda name: criterion[name]):
         fit, law = fits[name], laws[name]
-        draws = _bootstrap(found, law, fit, curvature, n_bootstrap, np.random.default_rng([seed, 2]))
-        low, high = np.quantile(draws[:, :-1], [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0], axis=0)
+        draws = posterior_draws(tables, law, places[name], np.random.default_rng([seed, 2]), N_DRAWS)
+        ends = [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0]
+        low, high = np.quantile(draws[:, :-1], ends, axis=0)
+        refits = None
+        if n_bootstrap:
+            refits = _bootstrap(found, law, fit, curvature, n_bootstrap, np.random.default_rng([seed, 3]))
+            refits = tuple(map(tuple, np.quantile(refits, ends, axis=0).T.tolist()))
         results.append(
             LawFit(
                 name=name,
@@ -129,6 +134,7 @@ def fit_laws(
                 estimate=tuple(fit.theta[0].tolist()),
                 low=tuple(low.tolist()),
                 high=tuple(high.tolist()),
+                bootstrap=refits,
                 scatter=float(fit.scatter[0]),
                 log_likelihood=float(fit.log_likelihood[0]),
                 aicc=float(criterion[name]),
@@ -222,10 +228,7 @@ def resampled_fits(
 def _bootstrap(
     found: Evidence, law: Curve, fit: Fitted, curvature: Array, count: int, rng: np.random.Generator
 ) -> Array:
-    """(count, p + 1) theta and tau as they may be: deviations of refits, turned round (basic bootstrap).
-
-    Deviations are widened by Student's t for the cells that are left after theta, since tau is estimated too.
-    """
+    """(count, p) theta refitted to the cells' own runs drawn again, with vertices scattered about the law."""
     theta = fit.theta[0]
     asked = law.values(theta[None])[0]
     near = [tau for tau in SCATTERS if 0.3 <= tau / fit.scatter[0] <= 3.4]
@@ -240,12 +243,8 @@ def _bootstrap(
         again = fit_law(
             [tabulate(likelihood, float(tau)) for tau in near], law, np.broadcast_to(theta, (1, size, len(theta)))
         )
-        drawn.append(np.column_stack([again.theta, again.scatter]))
-    refits = np.concatenate(drawn)
-    left = len(found.cells) - len(theta)
-    wider = float(student.ppf(0.95, left) / norm.ppf(0.95))
-    refits[:, :-1] = theta - wider * (refits[:, :-1] - theta)
-    return refits
+        drawn.append(again.theta)
+    return np.concatenate(drawn)
 
 
 def _rows(stacked: Stack, rows: npt.NDArray[np.intp]) -> Stack:

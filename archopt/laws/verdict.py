@@ -104,7 +104,13 @@ def _growth(law: "ScalingLaw") -> str:
         f"{law.intrinsic_dim_range[1]:g})"
     )
     if high < asked[0] or low > asked[1]:
-        return f"Growth with n: {measured}, against {theory}: the data disagree with the theorem."
+        theorem = next((fit for fit in law.fits if fit.name == "log_theory"), None)
+        if theorem is None or theorem.rejected:
+            return f"Growth with n: {measured}, against {theory}: the data disagree with the theorem."
+        return (
+            f"Growth with n: {measured}, outside {theory}; as a law of its own the theorem's is not rejected "
+            f"(AICc + {theorem.delta:.1f}, with more scatter): the data lean against it, and cannot tell."
+        )
     if low >= asked[0] and high <= asked[1]:
         return f"Growth with n: {measured}, within {theory}: the data agree with the theorem."
     none = " No growth at all is not ruled out either." if low <= 0.0 <= high else ""
