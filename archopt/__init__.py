@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from archopt.allocation import HeadAllocation, feasible_allocations
     from archopt.campaign import search
     from archopt.errors import ArchoptError
-    from archopt.laws import ScalingLaw, fit_scaling_law
+    from archopt.laws import ScalingLaw, fit_scaling_law, recommend_size
     from archopt.pruners import HDIPruner, diversity_worth
     from archopt.recommendation import Recommendation, recommend
     from archopt.samplers import HeadAllocationSampler
@@ -28,6 +28,7 @@ __all__ = [
     "feasible_allocations",
     "fit_scaling_law",
     "recommend",
+    "recommend_size",
     "record_diversity",
     "replicate",
     "report_diversity",
@@ -48,6 +49,7 @@ _HOMES = {
     "feasible_allocations": "archopt.allocation",
     "fit_scaling_law": "archopt.laws",
     "recommend": "archopt.recommendation",
+    "recommend_size": "archopt.laws",
     "record_diversity": "archopt.search_space",
     "replicate": "archopt.search_space",
     "report_diversity": "archopt.search_space",

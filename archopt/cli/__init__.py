@@ -8,6 +8,8 @@ from types import FrameType
 
 import typer
 
+from archopt.cli.fit import fit_command
+from archopt.cli.recommend import recommend_command
 from archopt.cli.search import search_command
 from archopt.cli.theory import theory_command
 from archopt.errors import ArchoptError
@@ -26,6 +28,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("search")(search_command)
+app.command("fit")(fit_command)
+app.command("recommend")(recommend_command)
 app.command("theory")(theory_command)
 
 

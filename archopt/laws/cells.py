@@ -4,17 +4,17 @@ In a cell the mean losses y_k at x_k = log2 head_dim are read, within `WINDOW` o
 
 (L1)  y_k = a + b (x_k - v)^2 + e_k,    e_k ~ N(0, s^2 / r_k + m^2)
 
-with r_k runs, the noise s of one run and a misfit m, since losses are no parabolas. The level a has a flat prior and the
-curvature b > 0 a normal one, cut at 0, whose mean and sd take the parabola from the lowest to the highest loss read. Both
-are integrated out, in closed form:
+with r_k runs, the noise s of one run and a misfit m, since losses are no parabolas. The level a has a flat prior and
+the curvature b > 0 a normal one, cut at 0, whose mean and sd take the parabola from the lowest to the highest loss
+read. Both are integrated out, in closed form:
 
 (L2)  log L(v) = P q^2 / 2 - log(P) / 2 + log Phi(q sqrt(P)),    P = S(v) + 1/b0^2,  q = (C(v) + 1/b0) / P
 
-with S the weighted variance (times the sum of weights) of (x - v)^2, and C its covariance with y. Both are polynomials in
-v whose coefficients are weighted moments, so that thousands of resampled cells cost no more than one. No parabola is
+with S the weighted variance (times the sum of weights) of (x - v)^2, and C its covariance with y. Both are polynomials
+in v whose coefficients are weighted moments, so that thousands of resampled cells cost no more than one. No parabola is
 extrapolated: below the lowest head_dim tried L is flat, at the highest it comes to there, and so above the highest one.
-An optimum on the edge of what was tried is thereby censored: it says "there or beyond", though no farther than heads can
-be, from d_k = 1 to D, give or take an octave.
+An optimum on the edge of what was tried is thereby censored: it says "there or beyond", though no farther than heads
+can be, from d_k = 1 to D, give or take an octave.
 """
 
 from collections.abc import Sequence
@@ -200,7 +200,7 @@ def _vertex(cell: Cell, stacked: Stack, row: int, likelihood: Array) -> Vertex:
     weight = np.where(inside, likelihood, 0.0)
     weight /= weight.sum()
     cumulative = np.cumsum(weight)
-    quantiles = [float(2.0 ** np.interp(q, cumulative - weight / 2, GRID)) for q in (0.5, 0.05, 0.95)]
+    median, lower, upper = (float(2.0 ** np.interp(q, cumulative - weight / 2, GRID)) for q in (0.5, 0.05, 0.95))
     gaps = np.diff(cell.log2_head_dim)
     below = float(weight[low + gaps[0] / 2 > GRID].sum()) > EDGE_WEIGHT
     above = float(weight[high - gaps[-1] / 2 < GRID].sum()) > EDGE_WEIGHT
@@ -209,7 +209,9 @@ def _vertex(cell: Cell, stacked: Stack, row: int, likelihood: Array) -> Vertex:
     known = bool((variance > 0.0).all())
     apart = (cell.loss - cell.loss[best]) > 1.645 * np.sqrt(variance + variance[best])  # one-sided, 5 %
     return Vertex(
-        *quantiles,
+        head_dim=median,
+        low=lower,
+        high=upper,
         censored={(True, True): "both", (True, False): "below", (False, True): "above"}.get((below, above), ""),
         best_tried=float(2.0 ** cell.log2_head_dim[best]),
         tied=tuple(float(2.0**each) for each in cell.log2_head_dim[~apart if known else slice(None)]),

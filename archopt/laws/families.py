@@ -115,7 +115,7 @@ def _linear(name: str, columns: dict[str, Array], fixed: Array | float = 0.0) ->
         return np.asarray(theta @ design.T + fixed)
 
     def jacobian(theta: Array) -> Array:
-        return np.broadcast_to(design, (len(theta), *design.shape))
+        return np.asarray(np.broadcast_to(design, (len(theta), *design.shape)))
 
     return Curve(name, tuple(columns), values, jacobian)
 

@@ -4,16 +4,15 @@ The best log2 head_dim of cell c scatters about the law, with Student's t so tha
 
 (L9)  v_c = law(n_c, D_c; theta) + tau e_c,    e_c ~ t(4),    log likelihood = sum_c log M_c(law(n_c, D_c; theta); tau)
 
-where M_c is the cell's likelihood (L2) convolved with the density of tau e_c. For each tau on a grid M_c is tabulated once
-for all laws; theta then climbs by damped Newton steps. tau is the one with the largest restricted likelihood (REML), which
-does not take the fewer cells that are left after theta for less scatter.
+where M_c is the cell's likelihood (L2) convolved with the density of tau e_c. For each tau on a grid M_c is tabulated
+once for all laws; theta then climbs by damped Newton steps. tau is the one with the largest restricted likelihood
+(REML), which does not take the fewer cells that are left after theta for less scatter.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
 
 from archopt.laws.cells import GRID, STEP
 from archopt.laws.families import Curve
@@ -55,7 +54,8 @@ class Fitted:
 
 def tabulate(log_likelihood: Array, scatter: float) -> Tables:
     """Cells' log likelihoods (R, C, grid) of the vertex to those of the law's value, for one tau."""
-    kernel = student.pdf((GRID[:, None] - GRID) / scatter, DEGREES) / scatter * STEP
+    off = (GRID[:, None] - GRID) / scatter
+    kernel = 0.375 * (1.0 + off**2 / DEGREES) ** -2.5 / scatter * STEP  # Student's density at 4 degrees of freedom
     kernel /= np.maximum(kernel.sum(axis=1, keepdims=True), 1e-3)  # a kernel narrower than a step still has weight 1
     value = np.log(np.maximum(np.exp(log_likelihood) @ kernel, 1e-300))
     slope = np.gradient(value, STEP, axis=-1)
@@ -138,7 +138,7 @@ def starts(law: Curve, centres: Array, rng: np.random.Generator, count: int) -> 
     spread = np.concatenate([[2.0], np.full(size - 1, 1.0)])
     places = least_squares + spread * rng.standard_normal((count, size))
     places[0] = least_squares
-    return places[:, None, :]
+    return np.asarray(places[:, None, :])
 
 
 def _look_up(tables: Tables, at: Array) -> tuple[Array, Array, Array]:

@@ -65,7 +65,8 @@ def read_runs(
     tidy, notes = _tidy(frame, groups, list(best_over))
     if direction == "maximize":
         tidy["loss"] = -tidy["loss"]
-    cells, thin = [], []
+    cells: list[Cell] = []
+    thin: list[Cell] = []
     keys = [*groups, "d_model", "n_samples"]
     for key, rows in tidy.groupby(keys, sort=True, dropna=False):
         cell = _cell(rows, dict(zip(keys, key, strict=True)), groups, list(best_over))
@@ -74,7 +75,7 @@ def read_runs(
         notes.append(f"left out {_counted(len(thin), 'cell')} with one head_dim: {_listed([c.label for c in thin], 5)}")
     if not cells:
         raise DataError(_why_no_cell(tidy, groups))
-    return Runs(tuple(cells), tuple(notes), sum(int(cell.runs.sum()) for cell in cells))
+    return Runs(tuple(cells), tuple(notes), int(sum(cell.runs.sum() for cell in cells)))
 
 
 def _refuse_missing(frame: "pd.DataFrame") -> None:
@@ -96,9 +97,7 @@ def _tidy(frame: "pd.DataFrame", groups: list[str], best_over: list[str]) -> "tu
     import pandas as pd
 
     row = np.arange(1, len(frame) + 1)
-    numbers = {
-        name: _numbers(frame[name]) for name in COLUMNS[:-1] if name in frame.columns
-    }
+    numbers = {name: _numbers(frame[name]) for name in COLUMNS[:-1] if name in frame.columns}
     notes: list[str] = []
     good = np.ones(len(frame), dtype=bool)
 
@@ -172,7 +171,7 @@ def _cell(rows: "pd.DataFrame", key: dict[str, Any], groups: list[str], best_ove
 
 
 def _averages(loss: Array, column: npt.NDArray[np.intp], seed: Any) -> tuple[Array, Array, int]:
-    """Means by head_dim, what is left, and its degrees of freedom; a seed's own level is taken out where seeds recur."""
+    """Means by head_dim, what is left, and its degrees of freedom; a recurring seed's own level is taken out."""
     import pandas as pd
 
     size = int(column.max()) + 1

@@ -23,9 +23,9 @@ Array = npt.NDArray[np.float64]
 
 SCHEMA = "archopt.scaling_law/1"
 DRAWS = 4_000  # of a prediction: its quantiles to within 1 % of the interval
-T_DEGREES = 4.0  # of the scatter about a law, (L9)
-# Laws are fitted to a few octaves; how wrong they are beyond nobody has measured. Ours: each octave of n, or of D, beyond
-# the cells adds this many octaves of head_dim (sd).
+T_DEGREES = 4  # of the scatter about a law, (L9)
+# Laws are fitted to a few octaves; how wrong they are beyond nobody has measured. Ours: each octave of n, or of D,
+# beyond the cells adds this many octaves of head_dim (sd).
 EXTRAPOLATION_SD = 0.05
 FAR_OCTAVES = 3.3  # a factor of 10, beyond which a prediction warns
 CARRIED_SD = 0.75  # octaves by which the best head_dim moved between sizes on our grids, at most (0.4 and 0.7)
@@ -40,7 +40,7 @@ class LawFit:
         parameters, estimate, low, high: names, maximum-likelihood values and central posterior intervals;
             ``log2_head_dim`` is at the cells' geometric mean n and D.
         bootstrap: (low, high) of each parameter over refits to resampled runs; too narrow where optima are censored.
-            None where it was not asked for.
+            None where it was not asked for, or the law is rejected.
         scatter: tau of (L9), octaves.
         log_likelihood, aicc: of the cells; tau counts as a parameter.
         delta: AICc less the best law's.
@@ -165,9 +165,9 @@ class ScalingLaw:
     def predict(self, n_samples: float, d_model: int, *, confidence: float | None = None) -> Prediction:
         """The best head_dim at a size, from all laws by their weights.
 
-        Where no law could be fitted the cells' mean is carried over, with the spread that our grids showed between sizes.
-        An interval widens with the exponents' own intervals, with disagreement between laws, and with each octave beyond the
-        cells.
+        Where no law could be fitted the cells' mean is carried over, with the spread that our grids showed between
+        sizes. An interval widens with the exponents' own intervals, with disagreement between laws, and with each
+        octave beyond the cells.
 
         Args:
             n_samples: n, at least 2.
@@ -186,9 +186,9 @@ class ScalingLaw:
             raise OptionError(f"confidence must lie between 0 and 1 but got {level!r}")
         rng = np.random.default_rng(0)
         beyond, warnings = self._beyond(n, width)
-        drawn, basis = self._draws(n, width, rng) if self.fits else self._carried(rng)
+        drawn, basis = self._draws(n, width, rng) if self.fits else self._carried(n, width, rng)
         if not self.fits:
-            warnings.insert(0, "no law could be fitted: the cells' best head_dim is carried over as it is")
+            warnings.insert(0, f"no law could be fitted: this rests on {basis}")
         drawn = drawn + EXTRAPOLATION_SD * beyond * rng.standard_normal(len(drawn))
         low, middle, high = np.quantile(drawn, [(1.0 - level) / 2.0, 0.5, (1.0 + level) / 2.0])
         # the sd of a normal with this interval: Student's tails would make the moment mean little
@@ -240,7 +240,7 @@ class ScalingLaw:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; schema "archopt.scaling_law/1"."""
-        fits = [{**asdict(fit), "draws": np.round(fit.draws, 5).tolist()} for fit in self.fits]
+        fits = [{**asdict(fit), "draws": fit.draws.tolist()} for fit in self.fits]
         return {
             "schema": SCHEMA,
             "winner": self.winner,
@@ -286,11 +286,15 @@ class ScalingLaw:
             raise DataError(f"{shown} holds no JSON: give a file that `archopt fit --out` wrote") from None
         schema = read.get("schema") if isinstance(read, dict) else None
         if schema != SCHEMA:
-            raise DataError(f"{shown} has schema {str(schema)[:40]!r} but a law has {SCHEMA!r}: fit it with this version")
+            raise DataError(
+                f"{shown} has schema {str(schema)[:40]!r} but a law has {SCHEMA!r}: fit it with this version"
+            )
         try:
             return cls._from(read)
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{shown} is a damaged law ({type(error).__name__}: {str(error)[:60]}): fit it again") from None
+            raise DataError(
+                f"{shown} is a damaged law ({type(error).__name__}: {str(error)[:60]}): fit it again"
+            ) from None
 
     @classmethod
     def _from(cls, read: Mapping[str, Any]) -> "ScalingLaw":
@@ -329,18 +333,22 @@ class ScalingLaw:
         used = [f"{fit.name} ({100 * fit.weight:.0f} %)" for fit in self.fits if fit.weight >= 0.05]
         return np.concatenate(parts), f"laws fitted to {len(self.cells)} cells: {', '.join(used)}"
 
-    def _carried(self, rng: np.random.Generator) -> tuple[Array, str]:
+    def _carried(self, n: float, width: int, rng: np.random.Generator) -> tuple[Array, str]:
+        """(draws,) from the cells of this very size, or else from all of them with the spread between sizes added."""
         inside = [cell for cell in self.cells if not cell.censored]
         if not inside:
             raise OptionError(
-                "no law could be fitted, and no cell has its best head_dim inside what was tried: "
-                "try narrower or wider heads, by the cells' censoring"
+                "no law could be fitted, and no cell has its best head_dim inside what was tried "
+                f"({', '.join(_one_sided(cell) for cell in self.cells[:3])}): try heads beyond that"
             )
-        centre = np.array([log2(cell.head_dim) for cell in inside])
-        spread = np.array([(log2(cell.high) - log2(cell.low)) / 3.29 for cell in inside])  # 90 % of a normal
-        sd = float(np.sqrt(CARRIED_SD**2 + np.mean(spread**2) + np.var(centre)))
-        what = "1 cell" if len(inside) == 1 else f"{len(inside)} cells"
-        return centre.mean() + sd * rng.standard_normal(DRAWS), f"the best head_dim of {what}, carried over"
+        same = [cell for cell in inside if cell.d_model == width and abs(cell.n_samples / n - 1.0) < 0.01]
+        used = same or inside
+        centre = np.array([log2(cell.head_dim) for cell in used])
+        spread = np.array([(log2(cell.high) - log2(cell.low)) / 3.29 for cell in used])  # 90 % of a normal
+        sd = float(np.sqrt((0.0 if same else CARRIED_SD**2) + np.mean(spread**2) + np.var(centre)))
+        what = "1 cell" if len(used) == 1 else f"{len(used)} cells"
+        basis = f"{what} of this size" if same else f"the best head_dim of {what}, carried over"
+        return centre.mean() + sd * rng.standard_normal(DRAWS), basis
 
     def _beyond(self, n: float, width: int) -> tuple[float, list[str]]:
         """Octaves outside the cells' n and D, and a line where they are many."""
@@ -357,6 +365,11 @@ class ScalingLaw:
                     f"{min(sizes):,.6g} to {max(sizes):,.6g}: the law is extrapolated far"
                 )
         return float(np.sqrt(total)), warnings
+
+
+def _one_sided(cell: CellSummary) -> str:
+    end = {"below": f"{cell.tried[0]} or less", "above": f"{cell.tried[1]} or more"}.get(cell.censored, "anything")
+    return f"{end} at n = {cell.n_samples:,.6g}, D = {cell.d_model}"
 
 
 def splits_inside(d_model: int, low: float, high: float, head_dim: float) -> tuple[HeadAllocation, ...]:

@@ -4,9 +4,9 @@ The likelihood is (L9), the prior flat in theta and half-Cauchy in tau:
 
 (L10)  p(theta, tau | cells) ~ prod_c M_c(law_c(theta); tau) / (1 + (tau / tau0)^2)
 
-Drawn by importance sampling from a Student's t about the maximum at each tau, twice as wide as the information there says.
-Refits of resampled runs (a bootstrap) are no substitute where optima are censored: there their intervals held the truth in
-50 to 90 % of simulations instead of 90 %, these in 80 to 100 % (studies/2026-12-03_scaling_law).
+Drawn by importance sampling from a Student's t about the maximum at each tau, twice as wide as the information there
+says. Refits of resampled runs (a bootstrap) are no substitute where optima are censored: there their intervals held the
+truth in 50 to 90 % of simulations instead of 90 %, these in 80 to 100 % (studies/2026-12-03_scaling_law).
 """
 
 import numpy as np
@@ -24,9 +24,7 @@ _WIDER = 2.0  # their variance over the information's inverse
 _LEAST_INFORMATION = 1e-4  # per squared unit of a parameter: flat directions are looked at as far as 100 units
 
 
-def posterior_draws(
-    by_scatter: list[Tables], law: Curve, starts: Array, rng: np.random.Generator, count: int
-) -> Array:
+def posterior_draws(by_scatter: list[Tables], law: Curve, starts: Array, rng: np.random.Generator, count: int) -> Array:
     """(count, p + 1) draws of theta and tau.
 
     Args:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,16 +42,16 @@ def fit_scaling_law(
     """Fit the laws of the best head_dim in n and D to runs.
 
     In every cell (n, D, group) the best head_dim is located with its uncertainty; an optimum on the edge of what was
-    tried is censored: "there or beyond". Then constant, log-law (exponent free, or Theorem 6.1's), power law, n^p D^q and
-    the bound's minimiser are fitted with a robust likelihood, and compared.
+    tried is censored: "there or beyond". Then constant, log-law (exponent free, or Theorem 6.1's), power law, n^p D^q
+    and the bound's minimiser are fitted with a robust likelihood, and compared.
 
     Args:
         frame: one row a run, with columns ``n_samples``, ``d_model``, ``n_heads`` or ``head_dim`` (both may be there),
-            ``loss``; ``seed`` where runs repeat (a seed's own level is taken out where it recurs), ``loss_sd`` where the
-            standard error of each loss is known. Each further column makes groups with a level of their own.
+            ``loss``; ``seed`` where runs repeat (a seed's own level is taken out where it recurs), ``loss_sd`` where
+            the standard error of each loss is known. Each further column makes groups with a level of their own.
         noise_sd: standard deviation of one run; without it, repeated runs tell, or how rough the losses are.
-        best_over: columns, such as a learning rate, of which in each cell and head_dim the value with the best mean counts.
-        ignore: columns without meaning here.
+        best_over: columns, such as a learning rate, of which in each cell and head_dim the value with the best mean
+        counts. ignore: columns without meaning here.
         direction: of ``loss``: "minimize" or "maximize".
         family: "table" or "text": the range of the intrinsic dimension d for which the theory predicts.
         intrinsic_dim: d of the data, where known.
@@ -65,8 +66,6 @@ def fit_scaling_law(
         DataError: a column is missing, or no row or cell can be used.
         OptionError: an argument is outside what is allowed.
     """
-    from archopt import __version__
-
     default = family_default(family)
     dimension = default.intrinsic_dim if intrinsic_dim is None else positive_number("intrinsic_dim", intrinsic_dim)
     beta = positive_number("smoothness", smoothness)
@@ -97,7 +96,7 @@ def fit_scaling_law(
         plan=plan_lines(found, fits, seed) if plan else (),
         confidence=confidence,
         provenance={
-            "archopt": __version__,
+            "archopt": version("archopt"),
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
             "source": source,
             "n_rows": len(frame),

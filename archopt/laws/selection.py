@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+
 from archopt.laws.cells import GRID, Cell, Stack, bounding, curvatures, log_likelihood, stack
 from archopt.laws.families import Basis, Curve, curve, design_rank
 from archopt.laws.fit import SCATTERS, Fitted, Tables, fit_law, starts, tabulate
@@ -89,9 +90,8 @@ def candidates(found: Evidence) -> tuple[tuple[str, ...], dict[str, str]]:
         elif name in ("power_width", "width") and not width_varies:
             refused[name] = "D does not vary"
         elif len(found.cells) < size + 3:
-            refused[name] = f"{size} parameters and a scatter need at least {size + 3} cells but there are " + str(
-                len(found.cells)
-            )
+            needed = f"{size} parameter{'s' if size > 1 else ''} and a scatter need at least {size + 3} cells"
+            refused[name] = f"{needed} but there {'is' if len(found.cells) == 1 else 'are'} {len(found.cells)}"
         elif rank < size:
             refused[name] = "n and D move together, so that their exponents cannot be told apart"
         elif not (above.any() and below.any()):
@@ -123,10 +123,10 @@ def fit_laws(
         draws = posterior_draws(tables, law, places[name], np.random.default_rng([seed, 2]), N_DRAWS)
         ends = [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0]
         low, high = np.quantile(draws[:, :-1], ends, axis=0)
-        refits = None
-        if n_bootstrap:
-            refits = _bootstrap(found, law, fit, curvature, n_bootstrap, np.random.default_rng([seed, 3]))
-            refits = tuple(map(tuple, np.quantile(refits, ends, axis=0).T.tolist()))
+        refits: tuple[tuple[float, float], ...] | None = None
+        if n_bootstrap and not rejected[name][0]:
+            again = _bootstrap(found, law, fit, curvature, n_bootstrap, np.random.default_rng([seed, 3]))
+            refits = tuple((float(left), float(right)) for left, right in np.quantile(again, ends, axis=0).T)
         results.append(
             LawFit(
                 name=name,
@@ -142,7 +142,7 @@ def fit_laws(
                 weight=float(weight[name] / sum(weight.values())),
                 rejected=bool(rejected[name][0]),
                 largest_n_error=left_out.get(name),
-                draws=draws[:KEPT_DRAWS],
+                draws=np.round(draws[:KEPT_DRAWS], 5),  # as they are saved,
             )
         )
     return tuple(results)
@@ -213,7 +213,13 @@ def resampled_fits(
         count: R.
     """
     losses = simulate_losses(
-        found.stacked, found.cells, found.law(truth).values(fit[0][None])[0], fit[1], curvatures(found.stacked), rng, count
+        found.stacked,
+        found.cells,
+        found.law(truth).values(fit[0][None])[0],
+        fit[1],
+        curvatures(found.stacked),
+        rng,
+        count,
     )
     tables = found.tables(losses)
     fitted = {}
@@ -236,9 +242,7 @@ def _bootstrap(
     drawn = []
     for start in range(0, count, chunk):
         size = min(chunk, count - start)
-        losses = simulate_losses(
-            found.stacked, found.cells, asked, float(fit.scatter[0]), curvature, rng, size
-        )
+        losses = simulate_losses(found.stacked, found.cells, asked, float(fit.scatter[0]), curvature, rng, size)
         likelihood = log_likelihood(found.stacked, losses)
         again = fit_law(
             [tabulate(likelihood, float(tau)) for tau in near], law, np.broadcast_to(theta, (1, size, len(theta)))
@@ -257,5 +261,3 @@ def _rows(stacked: Stack, rows: npt.NDArray[np.intp]) -> Stack:
         widest=stacked.widest[rows],
         noise_known=stacked.noise_known,
     )
-
-

@@ -1,7 +1,7 @@
 """New losses for the same runs, as a law with its scatter and the cells' own noise would have them.
 
-One simulator for everything that asks "what if": intervals (a bootstrap over the runs inside cells and over the scatter of
-cells about the law), how much more data would tell laws apart, and the tests.
+One simulator for everything that asks "what if": intervals (a bootstrap over the runs inside cells and over the scatter
+of cells about the law), how much more data would tell laws apart, and the tests.
 """
 
 from collections.abc import Sequence

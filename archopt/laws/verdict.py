@@ -18,8 +18,8 @@ def verdict_lines(law: "ScalingLaw") -> list[str]:
     """One finding a line: the data, the exponent of log n, H against D, which laws are left, how to tell them apart."""
     lines = [_cells(law)]
     if not law.fits:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in law.not_fitted.items())
-        return [*lines, f"No law was fitted ({reasons}).", *_of_cells(law)]
+        reason = law.not_fitted.get("constant", "; ".join(dict.fromkeys(law.not_fitted.values())))
+        return [*lines, f"No law was fitted, not even a constant: {reason}.", *_of_cells(law)]
     lines += [_growth(law), _width(law), _laws(law), *law.plan]
     together = collinearity(law)
     if together > COLLINEAR:
@@ -56,12 +56,10 @@ def _cells(law: "ScalingLaw") -> str:
     edge = (
         "every optimum lies inside the tried head_dims"
         if not censored
-        else f"the lowest loss is at an end of the tried head_dims in {on_edge}, and the optimum may lie there or beyond in "
-        f"{censored}, which counts as censored"
+        else f"the lowest loss is at an end of the tried head_dims in {on_edge}, and the optimum may lie there or "
+        f"beyond in {censored}, which counts as censored"
     )
-    return (
-        f"{len(law.cells)} cell{'s' if len(law.cells) != 1 else ''}, n {_span(n)}, D {_span(width)}; {edge}."
-    )
+    return f"{len(law.cells)} cell{'s' if len(law.cells) != 1 else ''}, n {_span(n)}, D {_span(width)}; {edge}."
 
 
 def _span(values: Sequence[float]) -> str:
@@ -129,7 +127,9 @@ def _width(law: "ScalingLaw") -> str:
     if low >= allowed[0] and high <= allowed[1]:
         return f"H against D: {measured}: nearly linear, as the theorem has it."
     if high < allowed[0] or low > allowed[1]:
-        return f"H against D: {measured}: not nearly linear ({allowed[0]:.2f} to {allowed[1]:.2f}), against the theorem."
+        return (
+            f"H against D: {measured}: not nearly linear ({allowed[0]:.2f} to {allowed[1]:.2f}), against the theorem."
+        )
     linear = "linear is not rejected" if low <= 1.0 <= high else "exactly linear is rejected"
     return f"H against D: {measured}: cannot tell whether it is nearly linear; {linear}."
 

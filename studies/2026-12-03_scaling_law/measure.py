@@ -1,4 +1,4 @@
-"""Runs behind an empirical scaling law: data set x n x D x head_dim x learning rate x seed, each until it stops improving.
+"""Runs behind an empirical scaling law: data set x n x D x head_dim x learning rate x seed, trained to early stopping.
 
 ``python measure.py`` goes on where it was cut short. A row of runs.csv is one run: its best validation loss, at which
 step, and how many steps and seconds it took. A seed draws its own split, subset, initialisation and batches, and the

@@ -1,8 +1,8 @@
 """Laws fitted to runs whose law is known: how often intervals hold the truth, and whether a winner is declared wrongly.
 
 ``python simulate.py [RUNS]`` writes simulated.csv, one row a simulated campaign. The losses are made here, not by
-archopt's own simulator, and are no parabolas: bowls that flatten out, with a level of each seed, noise that shrinks with
-n, and optima that scatter about the law.
+archopt's own simulator, and are no parabolas: bowls that flatten out, with a level of each seed, noise that shrinks
+with n, and optima that scatter about the law.
 """
 
 import csv

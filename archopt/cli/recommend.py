@@ -1,0 +1,134 @@
+"""`archopt recommend`: an allocation for a size that need not be tried."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from archopt.cli.column_options import (
+    BestOver,
+    Direction,
+    HeadDimColumn,
+    HeadsColumn,
+    Ignore,
+    MetricColumn,
+    MetricSdColumn,
+    NoiseSd,
+    NSamplesColumn,
+    SeedColumn,
+    WidthColumn,
+    column_mapping,
+)
+from archopt.cli.numbers import real_number, whole_number
+from archopt.cli.runs_source import exactly_one, runs_of_campaign, runs_of_file
+
+if TYPE_CHECKING:
+    from archopt.laws import ScalingLaw
+
+
+def recommend_command(
+    d_model: Annotated[int, typer.Option(parser=whole_number, help="Total attention width D.", metavar="D")],
+    samples: Annotated[
+        float, typer.Option(parser=real_number, help="n: rows of a table, tokens of a text; such as 1e9.", metavar="N")
+    ],
+    law: Annotated[str | None, typer.Option(help="Law that `archopt fit --out` wrote.", metavar="FILE")] = None,
+    name: Annotated[str | None, typer.Option(help="Campaign to fit a law to.", metavar="CAMPAIGN")] = None,
+    data: Annotated[str | None, typer.Option(help="File of runs to fit a law to.", metavar="FILE")] = None,
+    storage: Annotated[str | None, typer.Option(help="Of the campaign [its results folder].", metavar="URL")] = None,
+    basis: Annotated[
+        str | None, typer.Option(help="theory, law or both, weighed by how sure they are [both with a law].")
+    ] = None,
+    family: Annotated[
+        str | None, typer.Option(help="table or text, for the theory's constant [the law's; text].")
+    ] = None,
+    intrinsic_dim: Annotated[
+        float | None, typer.Option(parser=real_number, help="d of the data [the family's].", metavar="D")
+    ] = None,
+    constant: Annotated[
+        float | None, typer.Option(parser=real_number, help="Of the theory's log-law [the family's].", metavar="C")
+    ] = None,
+    head_dim_multiple_of: Annotated[
+        int, typer.Option(parser=whole_number, help="2 for rotary embeddings, 8 for fused kernels.", metavar="N")
+    ] = 1,
+    heads_multiple_of: Annotated[
+        int, typer.Option(parser=whole_number, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N")
+    ] = 1,
+    n_samples_column: NSamplesColumn = None,
+    d_model_column: WidthColumn = None,
+    n_heads: HeadsColumn = None,
+    head_dim: HeadDimColumn = None,
+    metric: MetricColumn = None,
+    direction: Direction = None,
+    metric_sd: MetricSdColumn = None,
+    seed_column: SeedColumn = None,
+    best_over: BestOver = None,
+    ignore: Ignore = None,
+    noise_sd: NoiseSd = None,
+    confidence: Annotated[float, typer.Option(parser=real_number, help="Of the interval and the set.")] = 0.9,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Recommend how to split D into heads for n samples, from theory, a fitted law, or both; no trial is run.
+
+    Example: archopt recommend --d-model 512 --samples 1e9 --law law.json
+    """
+    from archopt.laws import recommend_size
+    from archopt.report.scaling_law import print_size
+
+    fitted = None
+    if (law, name, data) != (None, None, None):
+        which = exactly_one([("--law", law), ("--name", name), ("--data", data)])
+        if which == "--law":
+            from archopt.laws import ScalingLaw
+
+            fitted = ScalingLaw.load(str(law))
+        else:
+            columns = column_mapping(
+                n_samples_column, d_model_column, n_heads, head_dim, metric, metric_sd, seed_column
+            )
+            if which == "--data":
+                frame, direction = runs_of_file(str(data), columns=columns, direction=direction)
+            else:
+                frame = runs_of_campaign(str(name), storage)
+            fitted = _fitted(frame, best_over, ignore, direction, noise_sd, family, intrinsic_dim, str(data or name))
+    chosen = family or (fitted.provenance.get("family") if fitted is not None else None) or "text"
+    found = recommend_size(
+        d_model,
+        samples,
+        law=fitted,
+        basis=basis,
+        family=str(chosen),
+        intrinsic_dim=intrinsic_dim,
+        constant=constant,
+        head_dim_multiple_of=head_dim_multiple_of,
+        n_heads_multiple_of=heads_multiple_of,
+        confidence=confidence,
+    )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict()))
+    else:
+        print_size(found)
+
+
+def _fitted(
+    frame: object,
+    best_over: list[str] | None,
+    ignore: list[str] | None,
+    direction: str | None,
+    noise_sd: float | None,
+    family: str | None,
+    intrinsic_dim: float | None,
+    source: str,
+) -> "ScalingLaw":
+    from archopt.laws import fit_scaling_law
+
+    return fit_scaling_law(
+        frame,  # type: ignore[arg-type]  # it checks
+        noise_sd=noise_sd,
+        best_over=best_over or (),
+        ignore=ignore or (),
+        direction=direction or "minimize",
+        family=family or "text",
+        intrinsic_dim=intrinsic_dim,
+        plan=False,
+        source=source,
+    )

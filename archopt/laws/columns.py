@@ -1,0 +1,95 @@
+"""A file of runs to the columns that a fit reads, as the user says which is which."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from archopt.errors import DataError, OptionError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PARQUET = {".parquet", ".pq"}
+
+
+def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame":
+    """A CSV or Parquet file as it is.
+
+    Raises:
+        DataError: it cannot be read as such.
+    """
+    import pandas as pd
+
+    shown = repr(str(path)[-120:])
+    try:
+        if Path(path).suffix.lower() in _PARQUET:
+            return pd.read_parquet(path)
+        return pd.read_csv(path, skipinitialspace=True)
+    except OSError as error:
+        raise DataError(f"{shown} cannot be read ({error.strerror or error})") from None
+    except (ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        cause = " ".join(str(error).split())[:100]
+        raise DataError(f"{shown} is no table of runs ({cause}): give a CSV or Parquet file with a header") from None
+
+
+def map_columns(frame: "pd.DataFrame", mapping: Mapping[str, str | None], direction: str | None) -> "pd.DataFrame":
+    """Columns renamed to what `archopt.fit_scaling_law` reads.
+
+    Args:
+        frame: as read.
+        mapping: for n_samples, d_model, n_heads, head_dim, loss, loss_sd, seed: the column's name; a number, for
+            n_samples and d_model, where it is the same in every row; None where the column has that name, or none.
+        direction: of the metric; None where not given, which only a column called "loss" allows.
+
+    Raises:
+        OptionError: a column that is not there, or one named twice; no direction for a metric.
+    """
+    frame = frame.copy()
+    names = [str(name) for name in frame.columns]
+    frame.columns = names
+    renamed: dict[str, str] = {}
+    for role, given in mapping.items():
+        if given is None or given == role:
+            continue
+        if given in names:
+            if given in renamed:
+                raise OptionError(
+                    f"column {given!r} is named for {renamed[given]} and for {role}: it can be one of them"
+                )
+            renamed[given] = role
+        elif role in ("n_samples", "d_model") and _number(given) is not None:
+            frame[role] = _number(given)
+        else:
+            raise OptionError(f"there is no column {given!r} for {role}; the columns are {', '.join(names)}")
+    for role in renamed.values():
+        if role in names and role not in renamed:
+            frame = frame.drop(columns=role)  # another column was named for it
+    frame = frame.rename(columns=renamed)
+    metric = mapping.get("loss")
+    if metric not in (None, "loss") and direction is None:
+        raise OptionError(f"is a low or a high {metric!r} better? Say direction minimize or maximize{_hint(frame)}")
+    return frame
+
+
+def _hint(frame: "pd.DataFrame") -> str:
+    """Where the metric's mean is lowest and highest, which may help to say."""
+    import pandas as pd
+
+    by = next((name for name in ("head_dim", "n_heads") if name in frame.columns), None)
+    if by is None:
+        return ""
+    metric = pd.to_numeric(frame["loss"], errors="coerce")
+    mean = metric.groupby(frame[by]).mean().dropna()
+    if mean.empty or np.isclose(mean.max(), mean.min()):
+        return ""
+    return f" (its mean is lowest at {by} = {mean.idxmin()}, highest at {mean.idxmax()})"
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,78 @@
+"""A fitted law, and a recommendation for a size, as text on a terminal."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from archopt.laws.families import DESCRIPTIONS
+
+if TYPE_CHECKING:
+    from archopt.laws import CellSummary, LawFit, ScalingLaw, SizeRecommendation
+
+MOST_CELLS = 40
+
+
+def print_law(law: "ScalingLaw") -> None:
+    """Cells, laws, verdict."""
+    rows = [_cell(cell) for cell in law.cells[:MOST_CELLS]]
+    _print_table(["cell", "best head_dim", "90 % interval", "censored", "lowest loss", "not told apart"], rows)
+    if len(law.cells) > MOST_CELLS:
+        print(f"... and {len(law.cells) - MOST_CELLS} more cells")
+    if law.fits:
+        print()
+        _print_table(
+            ["law", "parameters", "scatter", "AICc +", "weight", "", "misses the largest n by"],
+            [_law(fit) for fit in law.fits],
+        )
+    for name, reason in law.not_fitted.items() if law.fits else ():
+        print(f"not fitted: {name} ({DESCRIPTIONS[name]}): {reason}")
+    print()
+    for line in law.verdict().split("\n"):
+        print(line)
+    for note in law.notes:
+        print(f"note: {note}")
+
+
+def print_size(found: "SizeRecommendation") -> None:
+    """The split, its interval, the others that may be best, what it rests on."""
+    print(f"D = {found.d_model}, n = {found.n_samples:,.6g}: {found.reason}")
+    low, high = found.interval
+    print(f"best head_dim {found.head_dim:.3g}, {100 * found.confidence:.0f} % interval {low:.3g} to {high:.3g}")
+    splits = ", ".join(f"{split} ({100 * share:.0f} %)" for split, share in found.allocations)
+    print(f"splits that hold the best one with {100 * found.confidence:.0f} %: {splits}")
+    if found.kernel_friendly is None:
+        print("none of them has a head_dim that is a multiple of 8 and at most 256, which fused kernels like")
+    elif found.kernel_friendly != found.allocation:
+        print(f"fits fused kernels better (a multiple of 8, at most 256): {found.kernel_friendly}")
+    if len(found.sources) > 1:
+        for source in found.sources:
+            print(f"{source.name} alone: head_dim {2.0**source.log2_head_dim:.3g}, sd {source.sd:.2f} octaves")
+    for caveat in found.caveats:
+        print(f"note: {caveat}")
+
+
+def _cell(cell: "CellSummary") -> list[str]:
+    place = [f"n = {cell.n_samples:,.6g}", f"D = {cell.d_model}", *(f"{k} = {v}" for k, v in cell.group.items())]
+    return [
+        ", ".join(place),
+        f"{cell.head_dim:.3g}",
+        f"{cell.low:.3g} to {cell.high:.3g}",
+        {"": "", "below": "or lower", "above": "or higher", "both": "or beyond"}[cell.censored],
+        str(cell.best_tried),
+        ", ".join(map(str, cell.tied)),
+    ]
+
+
+def _law(fit: "LawFit") -> list[str]:
+    shown = ", ".join(
+        f"{name} {value:.3g} [{low:.3g}, {high:.3g}]"
+        for name, value, low, high in zip(fit.parameters, fit.estimate, fit.low, fit.high, strict=True)
+    )
+    error = "" if fit.largest_n_error is None else f"{fit.largest_n_error:.2f} octaves"
+    rejected = "rejected" if fit.rejected else ""
+    return [fit.name, shown, f"{fit.scatter:.2f}", f"{fit.delta:.1f}", f"{fit.weight:.2f}", rejected, error]
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
