@@ -154,9 +154,9 @@ def log_likelihood(cells: Stack, loss: Array) -> Array:
     mean = (covariance + (1.0 / b0)[..., None]) / precision
     found = 0.5 * precision * mean**2 - 0.5 * np.log(precision) + log_ndtr(mean * np.sqrt(precision))  # (L2)
     low, high = cells.ends[:, :1], cells.ends[:, 1:]
-    lowest = np.where(low - 1e-9 >= GRID, found, -np.inf).max(axis=-1, keepdims=True)
-    highest = np.where(high + 1e-9 <= GRID, found, -np.inf).max(axis=-1, keepdims=True)
-    found = np.where(low - 1e-9 >= GRID, lowest, np.where(high + 1e-9 <= GRID, highest, found))
+    lowest = np.where(low + 1e-9 >= GRID, found, -np.inf).max(axis=-1, keepdims=True)
+    highest = np.where(high - 1e-9 <= GRID, found, -np.inf).max(axis=-1, keepdims=True)
+    found = np.where(low + 1e-9 >= GRID, lowest, np.where(high - 1e-9 <= GRID, highest, found))
     outside = np.maximum(np.maximum(GRID - cells.widest[:, None], -GRID), 0.0)
     return np.asarray(found - found.max(axis=-1, keepdims=True) - 0.5 * outside**2)
 

@@ -138,6 +138,6 @@ def _bound(name: str, basis: Basis, n: Array, width: Array, rho: float) -> Curve
 
     def jacobian(theta: Array) -> Array:
         free = at(theta, lambda row: _TABLE) > least
-        return (at(theta, lambda row: slope[row]) * free)[..., None]
+        return np.asarray((at(theta, lambda row: slope[row]) * free)[..., None])
 
     return Curve(name, ("log2_bias_to_noise",), values, jacobian)

@@ -117,8 +117,8 @@ def _notes(found: Evidence) -> list[str]:
     notes = []
     if not found.stacked.noise_known:
         notes.append(
-            "no head_dim was run twice in a cell and noise_sd is not given: noise is guessed from how far losses are from "
-            "parabolas, and no head_dim is called tied or not"
+            "no head_dim was run twice in a cell and noise_sd is not given: noise is guessed from how far losses are "
+            "from parabolas, and no head_dim is called tied or not"
         )
     if len({cell.group for cell in found.cells}) > 1:
         notes.append("groups have a level of their own, and the same law")
