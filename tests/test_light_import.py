@@ -20,7 +20,7 @@ def test_import_loads_nothing_heavy() -> None:
     assert (result.stdout.strip(), result.stderr) == ("[]", "")
 
 
-@pytest.mark.parametrize("command", ["search", "theory"])
+@pytest.mark.parametrize("command", ["search", "theory", "fit", "recommend"])
 def test_help_loads_nothing_heavy(command: str) -> None:
     code = (
         f"import sys; from archopt.cli import run; code = run([{command!r}, '--help']); "

@@ -1,6 +1,7 @@
 """Where the best head_dim lies in one cell (n, D): a likelihood of the vertex of the loss in log2 head_dim.
 
-In a cell the mean losses y_k at x_k = log2 head_dim are read, within `WINDOW` of the lowest, as (ours)
+In a cell the mean losses y_k at x_k = log2 head_dim are read, within `WINDOW` of the lowest and those tied with it, as
+(ours)
 
 (L1)  y_k = a + b (x_k - v)^2 + e_k,    e_k ~ N(0, s^2 / r_k + m^2)
 
@@ -28,7 +29,8 @@ Array = npt.NDArray[np.float64]
 
 STEP = 0.125  # octaves
 GRID: Array = np.arange(-1.0, 13.0 + STEP / 2, STEP)  # of the vertex: head_dim 0.5 to 8,192
-WINDOW = 2.0  # octaves around the lowest loss that are read: farther out losses are no parabola
+WINDOW = 2.0  # octaves around the lowest losses that are read: farther out losses are no parabola
+TIED = 1.645  # standard errors of a difference up to which losses are not told apart: one-sided, 5 %
 MIN_READ = 4  # head_dims that are read all the same, where there are as many
 LEAST_MISFIT = 0.02  # share of the losses' range that a parabola leaves at best
 UNKNOWN_MISFIT = 0.2  # the same where the noise is not known, and too few losses are left over to show it
@@ -167,8 +169,8 @@ def bounding(likelihood: Array, stacked: Stack) -> tuple[npt.NDArray[np.bool_], 
     Args:
         likelihood: (C, grid).
     """
-    low = np.abs(stacked.ends[:, :1] - GRID).argmin(axis=1)
-    high = np.abs(stacked.ends[:, 1:] - GRID).argmin(axis=1)
+    low = (stacked.ends[:, :1] + 1e-9 >= GRID).sum(axis=1) - 1  # the last at or below it, where L is flat
+    high = (stacked.ends[:, 1:] - 1e-9 > GRID).sum(axis=1)
     at = np.arange(len(likelihood))
     return likelihood[at, low] < BOUNDING, likelihood[at, high] < BOUNDING
 
@@ -200,14 +202,15 @@ def _vertex(cell: Cell, stacked: Stack, row: int, likelihood: Array) -> Vertex:
     weight = np.where(inside, likelihood, 0.0)
     weight /= weight.sum()
     cumulative = np.cumsum(weight)
-    median, lower, upper = (float(2.0 ** np.interp(q, cumulative - weight / 2, GRID)) for q in (0.5, 0.05, 0.95))
+    at = np.clip(np.interp([0.5, 0.05, 0.95], cumulative - weight / 2, GRID), low, high)
+    median, lower, upper = (2.0**at).tolist()
     gaps = np.diff(cell.log2_head_dim)
     below = float(weight[low + gaps[0] / 2 > GRID].sum()) > EDGE_WEIGHT
     above = float(weight[high - gaps[-1] / 2 < GRID].sum()) > EDGE_WEIGHT
     best = int(cell.loss.argmin())
     variance = stacked.noise[row, : len(cell.loss)]
     known = bool((variance > 0.0).all())
-    apart = (cell.loss - cell.loss[best]) > 1.645 * np.sqrt(variance + variance[best])  # one-sided, 5 %
+    apart = (cell.loss - cell.loss[best]) > TIED * np.sqrt(variance + variance[best])
     return Vertex(
         head_dim=median,
         low=lower,
@@ -235,11 +238,20 @@ def _run_variances(cells: Sequence[Cell], noise_sd: float | None) -> Array:
 
 
 def _reading(cells: Stack, loss: Array) -> npt.NDArray[np.bool_]:
-    """(R, C, K) which losses are read: those within `WINDOW` of the lowest, or the nearest `MIN_READ`."""
+    """(R, C, K) which losses are read: those within `WINDOW` of the lowest or of one tied with it.
+
+    And the nearest `MIN_READ`. Around the lowest alone, noise would look like a bowl: what is lowest by chance has
+    higher ones around it.
+    """
     there = np.isfinite(cells.noise)
-    lowest = np.where(there, loss, np.inf).argmin(axis=-1)
-    at = np.take_along_axis(np.broadcast_to(cells.x, loss.shape), lowest[..., None], axis=-1)
-    off = np.where(there, np.abs(cells.x - at), np.inf)
+    lowest = np.where(there, loss, np.inf).argmin(axis=-1)[..., None]
+    variance = np.where(there, cells.noise, 0.0)
+    least = np.take_along_axis(np.broadcast_to(variance, loss.shape), lowest, axis=-1)
+    gap = loss - np.take_along_axis(loss, lowest, axis=-1)
+    tied = there & (gap <= TIED * np.sqrt(variance + least))
+    first, last = (np.where(tied, cells.x, fill) for fill in (np.inf, -np.inf))
+    below, above = first.min(axis=-1, keepdims=True) - cells.x, cells.x - last.max(axis=-1, keepdims=True)
+    off = np.where(there, np.maximum(np.maximum(below, above), 0.0), np.inf)
     nearest = np.sort(off, axis=-1)[..., min(MIN_READ, off.shape[-1]) - 1, None]
     return np.asarray(there & (off <= np.maximum(WINDOW, np.where(np.isfinite(nearest), nearest, WINDOW)) + 1e-9))
 

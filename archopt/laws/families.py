@@ -6,7 +6,7 @@ Linear in their parameters, up to a fixed part:
 (L4)  log2 d_k* = t0 + t1 log2 ln n                               log-law (6.1), exponent free
 (L5)  log2 d_k* = t0 + 2/(2 beta + d) log2 ln n                   log-law, exponent of Theorem 6.1
 (L6)  log2 d_k* = t0 + t1 log2 n                                  power law (6.3)
-(L7)  log2 d_k* = t0 + t1 log2 n + t2 log2 D                      n^p D^q; without n where n does not vary
+(L7)  log2 d_k* = t0 + t1 log2 n + t2 log2 D                      n^p D^q, and D^q alone
 (L8)  the minimiser of the bound (6.4) in log2(B/sigma^2) = t0    heads independent (rho = 0), or rho = 0.9
 
 n and D are taken relative to the cells' geometric means, so that t0 is log2 of the head_dim there and parameters are

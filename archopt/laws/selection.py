@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from archopt.laws.cells import GRID, Cell, Stack, bounding, curvatures, log_likelihood, stack
-from archopt.laws.families import Basis, Curve, curve, design_rank
+from archopt.laws.families import DESCRIPTIONS, Basis, Curve, curve, design_rank
 from archopt.laws.fit import SCATTERS, Fitted, Tables, fit_law, starts, tabulate
 from archopt.laws.law import LawFit
 from archopt.laws.posterior import posterior_draws
@@ -78,12 +78,9 @@ def candidates(found: Evidence) -> tuple[tuple[str, ...], dict[str, str]]:
     n_varies, width_varies = (len(set(sizes.tolist())) > 1 for sizes in (found.n_samples, found.d_model))
     above, below = bounding(np.exp(found.log_likelihood[0]), found.stacked)
     able, refused = [], {}
-    wanted = ["constant", "log", "log_theory", "power"]
-    wanted += ["power_width"] if n_varies else ["width"]
-    wanted += ["bound_independent", "bound_correlated"]
-    for name in wanted:
+    for name in DESCRIPTIONS:
         rank, size = design_rank(name, found.basis, found.n_samples, found.d_model)
-        if name in ("log", "log_theory", "power") and not n_varies:
+        if name in ("log", "log_theory", "power", "power_width") and not n_varies:
             refused[name] = "n does not vary"
         elif name.startswith("bound") and not (n_varies or width_varies):
             refused[name] = "neither n nor D varies"

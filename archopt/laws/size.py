@@ -44,7 +44,8 @@ class SizeRecommendation:
         head_dim, interval: median and central interval of the best head_dim, within [1, D].
         allocations: splits that together hold the best one with probability ``confidence``, likeliest first, each with
             its probability.
-        kernel_friendly: the likeliest of them with a head_dim that is a multiple of 8, at most 256; None without one.
+        kernel_friendly: the likeliest split with a head_dim that is a multiple of 8, at most 256, and its probability;
+            None where D has no such split.
         sources: what was combined.
         reason, caveats: in plain words.
     """
@@ -57,7 +58,7 @@ class SizeRecommendation:
     interval: tuple[float, float]
     confidence: float
     allocations: tuple[tuple[HeadAllocation, float], ...]
-    kernel_friendly: HeadAllocation | None
+    kernel_friendly: tuple[HeadAllocation, float] | None
     sources: tuple[Source, ...]
     reason: str
     caveats: tuple[str, ...]
@@ -74,7 +75,11 @@ class SizeRecommendation:
             "interval": list(self.interval),
             "confidence": self.confidence,
             "allocations": [{**_split(split), "probability": share} for split, share in self.allocations],
-            "kernel_friendly": None if self.kernel_friendly is None else _split(self.kernel_friendly),
+            "kernel_friendly": (
+                None
+                if self.kernel_friendly is None
+                else {**_split(self.kernel_friendly[0]), "probability": self.kernel_friendly[1]}
+            ),
             "sources": [
                 {"name": each.name, "head_dim": 2.0**each.log2_head_dim, "sd_octaves": each.sd, "reason": each.reason}
                 for each in self.sources
@@ -145,7 +150,7 @@ def recommend_size(
         held += shares[i]
         if held >= confidence:
             break
-    friendly = [s for s, _ in kept if s.head_dim % KERNEL_MULTIPLE == 0 and s.head_dim <= KERNEL_WIDEST]
+    friendly = [i for i in order if splits[i].head_dim % KERNEL_MULTIPLE == 0 and splits[i].head_dim <= KERNEL_WIDEST]
     best = splits[order[0]]
     reach = _normal_quantile(0.5 + confidence / 2.0) * sd
     low, middle, high = (
@@ -160,7 +165,7 @@ def recommend_size(
         interval=(low, high),
         confidence=confidence,
         allocations=tuple(kept),
-        kernel_friendly=friendly[0] if friendly else None,
+        kernel_friendly=(splits[friendly[0]], shares[friendly[0]]) if friendly else None,
         sources=tuple(sources),
         reason=_reason(best, shares[order[0]], len(kept), confidence, sources),
         caveats=tuple(caveats),

@@ -40,9 +40,11 @@ def print_size(found: "SizeRecommendation") -> None:
     splits = ", ".join(f"{split} ({100 * share:.0f} %)" for split, share in found.allocations)
     print(f"splits that hold the best one with {100 * found.confidence:.0f} %: {splits}")
     if found.kernel_friendly is None:
-        print("none of them has a head_dim that is a multiple of 8 and at most 256, which fused kernels like")
-    elif found.kernel_friendly != found.allocation:
-        print(f"fits fused kernels better (a multiple of 8, at most 256): {found.kernel_friendly}")
+        print("no split of D has a head_dim that is a multiple of 8 and at most 256, which fused kernels take best")
+    elif found.kernel_friendly[0] != found.allocation:
+        split, share = found.kernel_friendly
+        likely = f"{100 * share:.0f} %" if share >= 0.01 else "< 1 %"
+        print(f"fits fused kernels better (a multiple of 8, at most 256): {split} ({likely})")
     if len(found.sources) > 1:
         for source in found.sources:
             print(f"{source.name} alone: head_dim {2.0**source.log2_head_dim:.3g}, sd {source.sd:.2f} octaves")

@@ -28,6 +28,7 @@ TRUTHS = {
     "log_theory": (3.4,),
     "power": (3.4, 0.25),
     "power_width": (3.4, 0.1, 0.4),
+    "width": (3.4, 0.5),
     "bound_independent": (1.0,),
     "bound_correlated": (2.0,),
 }

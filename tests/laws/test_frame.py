@@ -98,7 +98,7 @@ def test_the_best_value_of_a_column_counts() -> None:
 def test_further_columns_are_groups() -> None:
     both = pd.concat([changed(n_layers=2.0), changed(n_layers=4.0)])
     assert [cell.group for cell in read_runs(both).cells] == [(("n_layers", 2),), (("n_layers", 4),)]
-    assert [cell.label for cell in read_runs(both).cells][0] == "n = 100, D = 48, n_layers = 2"
+    assert read_runs(both).cells[0].label == "n = 100, D = 48, n_layers = 2"
 
 
 def test_a_seeds_own_level_is_taken_out() -> None:

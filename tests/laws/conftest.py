@@ -1,7 +1,10 @@
 """Tables of runs with a known law, for the tests of this folder."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
+import pytest
 
 from archopt.allocation import divisors
 
@@ -9,7 +12,7 @@ SAMPLES = (300, 1_000, 3_000, 10_000)
 WIDTHS = (24, 48, 96, 120)
 
 
-def campaign(
+def _campaign(
     log2_best,
     *,
     samples=SAMPLES,
@@ -33,3 +36,9 @@ def campaign(
                     loss = levels[replicate] + bowl + noise * rng.standard_normal()
                     rows.append((n, width, head_dim, replicate, loss))
     return pd.DataFrame(rows, columns=["n_samples", "d_model", "head_dim", "seed", "loss"])
+
+
+@pytest.fixture(scope="session")
+def campaign() -> Callable[..., pd.DataFrame]:
+    """``campaign(log2_best, **options)``: one row a run, optima about ``log2_best(n, D)``."""
+    return _campaign

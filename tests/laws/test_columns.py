@@ -1,0 +1,55 @@
+"""Which column is what."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from archopt.errors import DataError, OptionError
+from archopt.laws.columns import map_columns, read_table
+
+FRAME = pd.DataFrame({"tokens": [1e6, 1e6], "width": [64, 64], "heads": [4, 8], "bleu": [20.0, 21.0], "loss": [1, 2]})
+NONE = dict.fromkeys(["n_samples", "d_model", "n_heads", "head_dim", "loss", "loss_sd", "seed"])
+
+
+def test_columns_are_renamed_and_numbers_fill_in() -> None:
+    mapping = NONE | {"n_samples": "tokens", "d_model": "64", "n_heads": "heads", "loss": "bleu"}
+    mapped = map_columns(FRAME, mapping, "maximize")
+    assert mapped["loss"].tolist() == [20.0, 21.0]  # and not the other column of that name
+    assert mapped["d_model"].tolist() == [64.0, 64.0]
+    assert {"n_samples", "n_heads", "width"} <= set(mapped.columns)
+    assert list(FRAME.columns) == ["tokens", "width", "heads", "bleu", "loss"]  # untouched
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"n_heads": "head"}, "no column 'head' for n_heads; the columns are tokens, width, heads, bleu, loss"),
+        ({"n_samples": "tokens", "d_model": "tokens"}, "'tokens' is named for n_samples and for d_model"),
+        (
+            {"n_heads": "heads", "loss": "bleu"},
+            "low or a high 'bleu' better? Say direction minimize or maximize "
+            "(its mean is lowest at n_heads = 4, highest at 8)",
+        ),
+        ({"loss": "bleu"}, "Say direction minimize or maximize"),
+    ],
+)
+def test_what_is_not_clear_is_asked_for(changes: dict, told: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        map_columns(FRAME, NONE | changes, None)
+    assert told in str(caught.value)
+
+
+def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "broken.parquet").write_text("x")
+    for name in ("none.csv", "empty.csv", "broken.parquet", "."):
+        with pytest.raises(DataError, match=r"cannot be read|no table of runs"):
+            read_table(tmp_path / name)
+
+
+def test_csv_and_parquet_are_read(tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "runs.csv", index=False)
+    FRAME.to_parquet(tmp_path / "runs.parquet")
+    for name in ("runs.csv", "runs.parquet"):
+        assert read_table(tmp_path / name)["bleu"].tolist() == [20.0, 21.0]
