@@ -3,23 +3,26 @@
 In a cell the mean losses y_k at x_k = log2 head_dim are read, within `WINDOW` of the lowest and those tied with it, as
 (ours)
 
-(L1)  y_k = a + b (x_k - v)^2 + e_k,    e_k ~ N(0, s^2 / r_k + m^2)
+(L1)  y_k = a + b (x_k - v)^2 + c (x_k - v)^3 + e_k,    e_k ~ N(0, s^2 / r_k + m^2)
 
-with r_k runs, the noise s of one run and a misfit m, since losses are no parabolas. The level a has a flat prior and
-the curvature b > 0 a normal one, cut at 0, whose mean and sd take the parabola from the lowest to the highest loss
-read. Both are integrated out, in closed form:
+with r_k runs, the noise s of one run and a misfit m, since losses are no polynomials. The level a has a flat prior. The
+curvature b > 0 has a normal one, cut at 0, whose mean b0 and sd take the parabola from the lowest to the highest loss
+read; the skew c a normal one about 0 with sd `SKEW` b0: wide heads need not cost what narrow ones do, and a parabola's
+vertex would then owe to which head_dims D happens to have. All three are integrated out, in closed form:
 
-(L2)  log L(v) = P q^2 / 2 - log(P) / 2 + log Phi(q sqrt(P)),    P = S(v) + 1/b0^2,  q = (C(v) + 1/b0) / P
+(L2)  log L(v) = P q^2 / 2 - log(P) / 2 + log Phi(q sqrt(P)) + g C3^2 / 2 - log(1 + SKEW^2 b0^2 S33) / 2
+      P = S22 - g S23^2 + 1/b0^2,    q = (C2 - g S23 C3 + 1/b0) / P,    g = SKEW^2 b0^2 / (1 + SKEW^2 b0^2 S33)
 
-with S the weighted variance (times the sum of weights) of (x - v)^2, and C its covariance with y. Both are polynomials
-in v whose coefficients are weighted moments, so that thousands of resampled cells cost no more than one. No parabola is
-extrapolated: below the lowest head_dim tried L is flat, at the highest it comes to there, and so above the highest one.
-An optimum on the edge of what was tried is thereby censored: it says "there or beyond", though no farther than heads
-can be, from d_k = 1 to D, give or take an octave.
+with S_ij the weighted covariance (times the sum of weights) of (x - v)^i and (x - v)^j, and C_i that of (x - v)^i and
+y. All are polynomials in v whose coefficients are weighted moments, so that thousands of resampled cells cost no more
+than one. No curve is extrapolated: below the lowest head_dim tried L is flat, at the highest it comes to there, and so
+above the highest one. An optimum on the edge of what was tried is thereby censored: it says "there or beyond", though
+no farther than heads can be, from d_k = 1 to D, give or take an octave.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +33,7 @@ Array = npt.NDArray[np.float64]
 STEP = 0.125  # octaves
 GRID: Array = np.arange(-1.0, 13.0 + STEP / 2, STEP)  # of the vertex: head_dim 0.5 to 8,192
 WINDOW = 2.0  # octaves around the lowest losses that are read: farther out losses are no parabola
+SKEW = 0.3  # sd of c / b, an octave
 TIED = 1.645  # standard errors of a difference up to which losses are not told apart: one-sided, 5 %
 MIN_READ = 4  # head_dims that are read all the same, where there are as many
 LEAST_MISFIT = 0.02  # share of the losses' range that a parabola leaves at best
@@ -147,20 +151,34 @@ def log_likelihood(cells: Stack, loss: Array) -> Array:
     centre = (weight * cells.x).sum(axis=-1) / total
     x = cells.x - centre[..., None]
     y = loss - ((weight * loss).sum(axis=-1) / total)[..., None]
-    square, cube, fourth = ((weight * x**power).sum(axis=-1) for power in (2, 3, 4))
-    slope, bend = ((weight * x**power * y).sum(axis=-1) for power in (1, 2))
+    powers = weight * x ** np.arange(7)[:, None, None, None]  # (7, R, C, K)
+    of_x, of_y = powers.sum(axis=-1), (powers[:4] * y).sum(axis=-1)
     v = GRID - centre[..., None]  # (R, C, grid)
-    spread = (fourth - square**2 / total)[..., None] - 4.0 * cube[..., None] * v + 4.0 * square[..., None] * v**2
-    covariance = bend[..., None] - 2.0 * slope[..., None] * v
-    precision = np.maximum(spread, 0.0) + (1.0 / b0**2)[..., None]
-    mean = (covariance + (1.0 / b0)[..., None]) / precision
+    m2, m3, m4, m5, m6 = (_about(v, of_x[: power + 1]) for power in (2, 3, 4, 5, 6))
+    c2, c3 = _about(v, of_y[:3]), _about(v, of_y)
+    total, b0 = total[..., None], b0[..., None]
+    s22, s23, s33 = m4 - m2**2 / total, m5 - m2 * m3 / total, np.maximum(m6 - m3**2 / total, 0.0)
+    skew = (SKEW * b0) ** 2
+    gain = skew / (1.0 + skew * s33)
+    precision = np.maximum(s22 - gain * s23**2, 0.0) + 1.0 / b0**2
+    mean = (c2 - gain * s23 * c3 + 1.0 / b0) / precision
     found = 0.5 * precision * mean**2 - 0.5 * np.log(precision) + log_ndtr(mean * np.sqrt(precision))  # (L2)
+    found += 0.5 * gain * c3**2 - 0.5 * np.log1p(skew * s33)
     low, high = cells.ends[:, :1], cells.ends[:, 1:]
     lowest = np.where(low + 1e-9 >= GRID, found, -np.inf).max(axis=-1, keepdims=True)
     highest = np.where(high - 1e-9 <= GRID, found, -np.inf).max(axis=-1, keepdims=True)
     found = np.where(low + 1e-9 >= GRID, lowest, np.where(high - 1e-9 <= GRID, highest, found))
     outside = np.maximum(np.maximum(GRID - cells.widest[:, None], -GRID), 0.0)
     return np.asarray(found - found.max(axis=-1, keepdims=True) - 0.5 * outside**2)
+
+
+def _about(v: Array, moments: Array) -> Array:
+    """Weighted moment about v (R, C, grid) of order len(moments) - 1, from those about the centre (order + 1, R, C)."""
+    order = len(moments) - 1
+    found = np.zeros_like(v)
+    for power in range(order + 1):  # Horner's rule in -v
+        found = found * -v + comb(order, power) * moments[power][..., None]
+    return found
 
 
 def bounding(likelihood: Array, stacked: Stack) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
@@ -275,15 +293,15 @@ def _weights(cells: Stack, loss: Array) -> tuple[Array, Array]:
 
 
 def _misfit(x: Array, loss: Array, noise: Array) -> float:
-    """What least-squares parabolas leave beyond the noise, as a share of the range; pooled over cells."""
+    """What least-squares cubics leave beyond the noise, as a share of the range; pooled over cells."""
     bare = Stack(x, loss, noise, 0.0, np.empty(0), np.empty(0), False)
     read = _reading(bare, loss[None])[0]
     spread, _ = (values[0] for values in _range(bare, loss[None], read[None]))
     excess, degrees = 0.0, 0
-    for row in np.flatnonzero(read.sum(axis=-1) > 3):
+    for row in np.flatnonzero(read.sum(axis=-1) > 4):
         at = read[row]
-        fitted = np.polynomial.Polynomial.fit(x[row, at], loss[row, at], 2)(x[row, at])
-        left = at.sum() - 3
+        fitted = np.polynomial.Polynomial.fit(x[row, at], loss[row, at], 3)(x[row, at])
+        left = at.sum() - 4
         residual = float(((loss[row, at] - fitted) ** 2).sum())
         excess += (residual - left * float(noise[row, at].mean())) / float(spread[row]) ** 2
         degrees += int(left)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import dblquad
 
-from archopt.laws.cells import GRID, Cell, Stack, bounding, log_likelihood, stack, vertices
+from archopt.laws.cells import GRID, SKEW, Cell, Stack, bounding, log_likelihood, stack, vertices
 
 
 def cell(log2_head_dim, loss, *, runs=1.0, residuals=(), degrees=0, d_model=64):
@@ -28,7 +27,7 @@ def found(one, noise_sd):
     return stacked, log_likelihood(stacked, stacked.loss[None])[0, 0]
 
 
-def test_the_closed_form_is_the_integral_over_level_and_curvature() -> None:
+def test_the_closed_form_is_the_integral_over_level_curvature_and_skew() -> None:
     x, y = np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.05, 1.0, 1.03, 1.2])
     one = cell(x, y)
     stacked = Stack(
@@ -44,12 +43,22 @@ def test_the_closed_form_is_the_integral_over_level_and_curvature() -> None:
     variance = 0.03**2 + (0.1 * 0.2) ** 2  # the range read is 0.2
     b0 = 0.2 / 2.0**2  # from the lowest, at 2, to the farthest, at 4
 
-    def density(level: float, curvature: float, v: float) -> float:
-        misfit = ((y - level - curvature * (x - v) ** 2) ** 2).sum() / variance
-        return float(np.exp(-0.5 * misfit - 0.5 * ((curvature - b0) / b0) ** 2))
+    # on a fine grid of all three, far beyond their priors and posteriors
+    level, curvature, skew = np.meshgrid(
+        np.linspace(0.6, 1.4, 121), np.linspace(0.0, 7 * b0, 141), np.linspace(-6, 6, 121) * SKEW * b0, indexing="ij"
+    )
+    edge = np.where(curvature == 0.0, 0.5, 1.0)  # trapezoids
+
+    def integral_at(v: float) -> float:
+        misfit = sum(
+            (y_k - level - curvature * (x_k - v) ** 2 - skew * (x_k - v) ** 3) ** 2
+            for x_k, y_k in zip(x, y, strict=True)
+        )
+        prior = ((curvature - b0) / b0) ** 2 + (skew / (SKEW * b0)) ** 2
+        return float((edge * np.exp(-0.5 * (misfit / variance + prior))).sum())
 
     at = [int(np.abs(GRID - v).argmin()) for v in (1.5, 2.0, 2.5, 3.5)]
-    integral = [dblquad(lambda a, b, v=GRID[i]: density(a, b, v), 0.0, 8 * b0, 0.7, 1.3)[0] for i in at]
+    integral = [integral_at(GRID[i]) for i in at]
     ratio = np.log(integral) - closed[at]
     assert ratio == pytest.approx(np.full(4, ratio[0]), abs=1e-3)
     assert one.label == "n = 1,000, D = 64"
