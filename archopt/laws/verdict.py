@@ -40,12 +40,16 @@ def collinearity(law: "ScalingLaw") -> float:
 
 
 def heads_exponent(law: "ScalingLaw") -> tuple[float, float, float] | None:
-    """Exponent of D in the best number of heads (H = D / d_k): estimate, low, high; None where D does not vary."""
-    for fit in law.fits:
-        if "exponent_d_model" in fit.parameters:
-            value, low, high = fit.interval("exponent_d_model")
-            return 1.0 - value, 1.0 - high, 1.0 - low
-    return None
+    """Exponent of D in the best number of heads (H = D / d_k): estimate, low, high; None where D does not vary.
+
+    From n^p D^q where it was fitted, since D^q alone takes what n does for D's doing.
+    """
+    by_name = {fit.name: fit for fit in law.fits}
+    fit = by_name.get("power_width", by_name.get("width"))
+    if fit is None:
+        return None
+    value, low, high = fit.interval("exponent_d_model")
+    return 1.0 - value, 1.0 - high, 1.0 - low
 
 
 def _cells(law: "ScalingLaw") -> str:
@@ -118,7 +122,7 @@ def _growth(law: "ScalingLaw") -> str:
 def _width(law: "ScalingLaw") -> str:
     found = heads_exponent(law)
     if found is None:
-        reason = law.not_fitted.get("power_width", law.not_fitted.get("width", "D does not vary"))
+        reason = law.not_fitted.get("width", "D does not vary")
         return f"How H grows with D cannot be judged: {reason}."
     value, low, high = found
     power = 2.0 / law.basis.exponent
