@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf
 from typing import Any, Unpack
 
@@ -18,7 +17,7 @@ from archopt.campaign.grid_result import GridCell, GridResult
 from archopt.campaign.grid_trials import GridTrials
 from archopt.campaign.run import INTERRUPTED, storage_faults
 from archopt.campaign.stopping import count_trials
-from archopt.campaign.storage import masked, prepare_folder
+from archopt.campaign.storage import SPENT_KEY, masked, prepare_folder
 from archopt.errors import CampaignFailed, StorageError
 from archopt.evaluation.workers import WorkerPool
 from archopt.report.progress import Progress, SearchProgress
@@ -99,7 +98,7 @@ def _compare(trials: GridTrials, pool: WorkerPool, stopped_because: str, outcome
     costs = {at: trials.trial_seconds(at) or 0.0 for at in range(len(trials.runs))}
     allowance = COMPARISON_SHARE * sum(costs[at] * count_trials(trials.runs[at].study).n_ended for at in costs)
     for at in sorted(costs, key=lambda at: costs[at] * trials.runs[at].n_comparison_jobs()):
-        run = replace(trials.take_account(at), prior=trials.prior_of(at))
+        run = trials.informed(at)
         left = inf if trials.seconds is None else trials.seconds - trials.spent_seconds()
         allowance -= costs[at] * run.n_comparison_jobs()
         affordable = allowance >= 0.0 and left > 0.0
@@ -129,7 +128,7 @@ def _published(plan: GridPlan, trials: GridTrials, stopped_because: str, outcome
                 prepare_folder(run.settings.folder())
             except StorageError as error:
                 refused.append(str(error))
-            found = replace(run, prior=trials.prior_of(at)).publish(outcome)
+            found = trials.informed(at).publish(outcome)
             refused += [why for why in [found and found.details["search"].get("not_written")] if why]
         reason = None if found is not None else run.why_nothing(outcome.stopped_because)
         cells.append(GridCell(run.cell.dataset.n_samples, run.settings.d_model, tally.n_ended, found, reason))
@@ -138,14 +137,19 @@ def _published(plan: GridPlan, trials: GridTrials, stopped_because: str, outcome
     frame = cells_frame([run.study for run in trials.runs])
     folder = plan.base.folder()
     try:
-        write_csv(folder / "cells.csv", frame.to_dict("records"), CELL_COLUMNS)
+        write_csv(
+            folder / "cells.csv",
+            [dict(zip(CELL_COLUMNS, row, strict=True)) for row in frame.itertuples(index=False)],
+            CELL_COLUMNS,
+        )
     except StorageError as error:
         refused.append(str(error))
     search = {
         "stopped_because": stopped_because,
         "interrupted": interrupted,
         "n_trials": sum(cell.n_trials for cell in cells),
-        "wall_seconds": trials.spent_seconds(),
+        "wall_seconds": sum(float(run.study.user_attrs.get(SPENT_KEY, 0.0)) for run in trials.runs),
+        "left_out": [f"{where}: {reason}" for where, reason in plan.left_out_by_reason()],
         "storage": masked(plan.base.storage or ""),
         **({"not_written": refused[0]} if refused else {}),
     }

@@ -63,6 +63,10 @@ class GridPlan:
     cells: Mapping[tuple[int, int], tuple[Settings, Cell]]
     left_out: Mapping[tuple[int | None, int], str]
 
+    def left_out_by_reason(self) -> list[tuple[str, str]]:
+        """Which cells, in words, and why."""
+        return _by_reason(self.left_out)
+
 
 def plan_grid(data: str, d_models: Sequence[int], n_samples: Sequence[int], options: Mapping[str, Any]) -> GridPlan:
     """Read the data at every n, and decide how each cell is trained; writes nothing.
@@ -159,13 +163,29 @@ def _placed(settings: Settings, base: Settings) -> Settings:
 
 def _nothing_left(left_out: Mapping[tuple[int | None, int], str], errors: Sequence[ArchoptError]) -> ArchoptError:
     """The one error that all have in common, or one that names each."""
-    by_reason: dict[str, list[str]] = {}
-    for (n, width), reason in left_out.items():
-        by_reason.setdefault(reason, []).append(cell_in_words(n, width))
-    if len(by_reason) == 1:
+    reasons = _by_reason(left_out)
+    if len(reasons) == 1:
         return errors[0]
-    parts = [f"{' and '.join(where)}: {reason[:MAX_REASON]}" for reason, where in by_reason.items()]
+    parts = [f"{where}: {reason[:MAX_REASON]}" for where, reason in reasons]
     return OptionError(f"no cell can be searched: {'; '.join(parts)}")
+
+
+def _by_reason(left_out: Mapping[tuple[int | None, int], str]) -> list[tuple[str, str]]:
+    cells: dict[str, list[tuple[int | None, int]]] = {}
+    for cell, reason in left_out.items():
+        cells.setdefault(reason, []).append(cell)
+    return [(_cells_in_words(where), reason) for reason, where in cells.items()]
+
+
+def _cells_in_words(cells: Sequence[tuple[int | None, int]]) -> str:
+    """What they have in common once: "D = 7 at n = 300, 1,000"."""
+    ns, widths = (list(dict.fromkeys(size)) for size in zip(*cells, strict=True))
+    listed = {"n": ", ".join(f"{n:,}" for n in ns if n is not None), "D": ", ".join(map(str, widths))}
+    if None in ns:
+        return f"D = {listed['D']}"
+    if len(ns) * len(widths) != len(cells):
+        return "; ".join(cell_in_words(n, width) for n, width in cells)
+    return f"D = {listed['D']} at n = {listed['n']}" if len(widths) == 1 else f"n = {listed['n']} at D = {listed['D']}"
 
 
 def cell_in_words(n: int | None, d_model: int) -> str:

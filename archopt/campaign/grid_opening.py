@@ -5,7 +5,7 @@ from typing import Any
 from archopt.campaign.budget import SpentTime
 from archopt.campaign.cell_run import CellRun
 from archopt.campaign.cells_table import cells_of
-from archopt.campaign.grid_cells import GridPlan, cell_in_words
+from archopt.campaign.grid_cells import GridPlan
 from archopt.campaign.opening import open_study, opening_of, queue_opening
 from archopt.campaign.settings import command_line
 from archopt.campaign.stopping import count_trials
@@ -38,16 +38,16 @@ def open_grid(plan: GridPlan, progress: Progress, started: float) -> tuple[CellR
     try:
         storage = open_storage(base.storage or "")
         known = cells_of(name, optuna.get_all_study_names(storage))
-        before = {cell: load_settings(storage, cell) for cell in known}
-        for cell, was in before.items():
-            if cell in identities:
-                refuse_other_settings(cell, was or {}, identities[cell])
+        before = {study_name: load_settings(storage, study_name) for study_name in known}
+        for study_name, was in before.items():
+            if study_name in identities:
+                refuse_other_settings(study_name, was or {}, identities[study_name])
             else:  # a cell of other sizes, from an earlier run
                 refuse_other_settings(name, _shared(was or {}), _shared(next(iter(identities.values()))))
     except StorageError:
         remove_folders(made)
         raise
-    _say(plan, n_known=sum(cell in before for cell in identities), progress=progress)
+    _say(plan, n_known=len(before.keys() & identities.keys()), progress=progress)
     widths = list(dict.fromkeys(width for _, width in plan.cells))
     command = command_line(base, widths, list(dict.fromkeys(n for n, _ in plan.cells)))
     runs = []
@@ -98,8 +98,8 @@ def _say(plan: GridPlan, *, n_known: int, progress: Progress) -> None:
     _, largest = cells[max(cells)]
     for line in [*largest.dataset.notes, *largest.summary.notes]:
         progress.note(line)
-    for (n, width), reason in plan.left_out.items():
-        progress.note(f"left out {cell_in_words(n, width)}: {reason}")
+    for where, reason in plan.left_out_by_reason():
+        progress.note(f"left out {where}: {reason}")
     ns, widths = (list(dict.fromkeys(size)) for size in zip(*cells, strict=True))
     known = f", {n_known} of them begun before" if n_known else ""
     progress.note(

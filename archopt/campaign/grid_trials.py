@@ -86,6 +86,7 @@ class GridTrials:
     _mark: float = field(init=False)  # monotonic: what lies before it is on some cell's account
     _accounted: float = field(init=False)  # seconds of the campaign before that moment, earlier runs included
     _n_before: int = field(init=False)
+    _said_fallback: bool = False
     _optima: dict[int, tuple[int, OptimumPrior | None]] = field(default_factory=dict)  # with the trials they rest on
 
     def __post_init__(self) -> None:
@@ -121,17 +122,24 @@ class GridTrials:
         """Wall time of the whole campaign, in the cells of this grid."""
         return self._accounted + time.monotonic() - self._mark
 
-    def take_account(self, at: int) -> CellRun:
-        """The cell with all time that is on nobody's account yet on its own, from now on."""
+    def informed(self, at: int) -> CellRun:
+        """A cell that knows what the others have found, with all time on its account that is on nobody's yet."""
         run = self.runs[at]
-        return replace(run, spent=SpentTime.of(run.study, self._mark))
+        shown = CellProgress(
+            self.progress,
+            cell_in_words(run.cell.dataset.n_samples, run.settings.d_model),
+            self._state(but=at),
+            self.spent_seconds,
+            self._seconds_left,
+        )
+        return replace(run, spent=SpentTime.of(run.study, self._mark), prior=self._prior_of(at), progress=shown)
 
     def settle(self) -> None:
         """What has passed is on some cell's account."""
         now = time.monotonic()
         self._accounted, self._mark = self._accounted + now - self._mark, now
 
-    def prior_of(self, at: int) -> OptimumPrior:
+    def _prior_of(self, at: int) -> OptimumPrior:
         """The closed form's, informed by what the other cells have found."""
         earlier = [optimum for other in range(len(self.runs)) if other != at and (optimum := self._optimum(other))]
         run = self.runs[at]
@@ -143,7 +151,7 @@ class GridTrials:
 
     def _turn(self, at: int, n_more: int) -> str:
         """Some trials in one cell; why it ended."""
-        run = self.take_account(at)
+        run = self.informed(at)
         n_left = n_more if self.n_trials is None else min(n_more, self.n_trials - self._n_ended())
         budget = Budget(
             n_trials=count_trials(run.study).n_ended + n_left,
@@ -156,26 +164,21 @@ class GridTrials:
             n_workers=self.n_workers,
         )
         run.study.sampler = sampler_of(run.settings, run.cell, self._studies_beside(at))
-        shown = CellProgress(
-            self.progress,
-            cell_in_words(run.cell.dataset.n_samples, run.settings.d_model),
-            self._state(but=at),
-            self.spent_seconds,
-            self._seconds_left,
-        )
-        run = replace(run, progress=shown, prior=self.prior_of(at))
         self.pool.turn_to(run.cell.dataset, run.cell.recipe)
+        loop = run.trial_loop(self.pool, budget, is_turn=True)
+        loop.said_fallback = self._said_fallback
         try:
-            return run.trial_loop(self.pool, budget, is_turn=True).run()
+            return loop.run()
         except WorkerStartError:
             raise
         except CampaignFailed as error:
             self.closed[at] = str(error)
-            shown.note(f"given up: {error}")
+            run.progress.note(f"given up: {error}")
             if len(self.closed) == len(self.runs):
                 raise
             return str(error)
         finally:
+            self._said_fallback = loop.said_fallback
             self.settle()
 
     def _why_stop(self) -> str | None:

@@ -80,7 +80,8 @@ class TrialLoop:
     """Runs trials of one study on a pool of workers; `run` returns why it stopped.
 
     With ``is_turn`` it is one turn of several: it ends with its trials or its time, however certain it is, and leaves
-    no record of its end, so that another may follow.
+    no record of its end, so that another may follow. ``said_fallback`` is whether the user has been told that attention
+    runs without xformers.
     """
 
     study: "optuna.Study"
@@ -95,6 +96,7 @@ class TrialLoop:
     pruner: HDIPruner
     progress: Progress
     is_turn: bool = False
+    said_fallback: bool = False
     _running: dict[int, _Running] = field(default_factory=dict)
     _full_seconds: list[float] = field(default_factory=list)
     _earlier_seconds: list[float] = field(default_factory=list)
@@ -103,7 +105,6 @@ class TrialLoop:
     _n_earlier: int = 0
     _tally: Tally = field(default_factory=Tally)
     _counted: float = -math.inf
-    _said_fallback: bool = False
 
     def run(self) -> str:
         """Search until an end is reached.
@@ -239,8 +240,8 @@ class TrialLoop:
             return
         trial = running.trial
         running.write()
-        if outcome.fallback is not None and not self._said_fallback:
-            self._said_fallback = True
+        if outcome.fallback is not None and not self.said_fallback:
+            self.said_fallback = True
             self.progress.note(f"attention runs without xformers ({outcome.fallback}): trials record what ran")
         trial.set_user_attr(ATTRIBUTES.seconds_per_step, outcome.seconds_per_step)
         trial.set_user_attr(ATTRIBUTES.attention, outcome.attention)
