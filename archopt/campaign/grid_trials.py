@@ -113,9 +113,9 @@ class GridTrials:
         while (ended := self._why_stop()) is None:
             at = self._next()
             before = count_trials(self.runs[at].study).n_ended
-            because = self._turn(at, max(TURN_TRIALS, self.n_workers))
+            self._turn(at, max(TURN_TRIALS, self.n_workers))
             if at not in self.closed and count_trials(self.runs[at].study).n_ended == before:
-                return because  # not one more trial fits into the time
+                return self._time_is_up()  # not one more trial fits
         return ended
 
     def spent_seconds(self) -> float:
@@ -149,8 +149,8 @@ class GridTrials:
         """The median length of a cell's finished trials; None where there is none."""
         return next(iter(earlier_trial_seconds(self.runs[at].study)), None)
 
-    def _turn(self, at: int, n_more: int) -> str:
-        """Some trials in one cell; why it ended."""
+    def _turn(self, at: int, n_more: int) -> None:
+        """Some trials in one cell, as far as the budget reaches."""
         run = self.informed(at)
         n_left = n_more if self.n_trials is None else min(n_more, self.n_trials - self._n_ended())
         budget = Budget(
@@ -168,7 +168,7 @@ class GridTrials:
         loop = run.trial_loop(self.pool, budget, is_turn=True)
         loop.said_fallback = self._said_fallback
         try:
-            return loop.run()
+            loop.run()
         except WorkerStartError:
             raise
         except CampaignFailed as error:
@@ -176,7 +176,6 @@ class GridTrials:
             run.progress.note(f"given up: {error}")
             if len(self.closed) == len(self.runs):
                 raise
-            return str(error)
         finally:
             self._said_fallback = loop.said_fallback
             self.settle()
@@ -185,8 +184,11 @@ class GridTrials:
         if self.n_trials is not None and self._n_ended() >= self.n_trials:
             return f"the budget of {self.n_trials} trials is spent"
         if self.seconds is not None and self.spent_seconds() >= self._time_for_trials():
-            return f"the time limit of {self.seconds:.0f} s is reached, with what comparisons may take"
+            return self._time_is_up()
         return None
+
+    def _time_is_up(self) -> str:
+        return f"the time limit of {self.seconds or 0.0:.0f} s is reached, with what comparisons may take"
 
     def _time_for_trials(self) -> float:
         return (self.seconds or 0.0) * (1.0 - COMPARISON_SHARE)
