@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any, Unpack
 
@@ -16,10 +17,12 @@ from archopt.campaign.grid_opening import open_grid
 from archopt.campaign.grid_result import GridCell, GridResult
 from archopt.campaign.grid_trials import GridTrials
 from archopt.campaign.run import INTERRUPTED, storage_faults
+from archopt.campaign.settings import time_limit
 from archopt.campaign.stopping import count_trials
 from archopt.campaign.storage import SPENT_KEY, masked, prepare_folder
 from archopt.errors import CampaignFailed, StorageError
 from archopt.evaluation.workers import WorkerPool
+from archopt.report.numbers import count
 from archopt.report.progress import Progress, SearchProgress
 
 
@@ -66,8 +69,9 @@ def search_grid(
     given: dict[str, Any] = dict(options)
     if given.get("out") is not None:
         given["out"] = os.fspath(given["out"])
-    limits = given.get("n_trials"), given.get("timeout_seconds")
-    with SearchProgress(n_trials=limits[0], timeout_seconds=limits[1], quiet=quiet) as progress:
+    n_trials = given.get("n_trials")
+    seconds = time_limit(n_trials, given.get("timeout_seconds"))
+    with SearchProgress(n_trials=n_trials, timeout_seconds=seconds, quiet=quiet) as progress:
         plan = plan_grid(os.fspath(data), d_models, n_samples, given)
         with storage_faults():
             return _run(plan, progress, started)
@@ -128,7 +132,11 @@ def _published(plan: GridPlan, trials: GridTrials, stopped_because: str, outcome
                 prepare_folder(run.settings.folder())
             except StorageError as error:
                 refused.append(str(error))
-            found = trials.informed(at).publish(outcome)
+            n_others = trials.n_informing(at)
+            shared = (
+                [f"its prior took in what {count(n_others, 'other cell')} of the campaign found"] if n_others else []
+            )
+            found = trials.informed(at).publish(replace(outcome, caveats=[*outcome.caveats, *shared]))
             refused += [why for why in [found and found.details["search"].get("not_written")] if why]
         reason = None if found is not None else run.why_nothing(outcome.stopped_because)
         cells.append(GridCell(run.cell.dataset.n_samples, run.settings.d_model, tally.n_ended, found, reason))

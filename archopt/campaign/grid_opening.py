@@ -12,8 +12,9 @@ from archopt.campaign.stopping import count_trials
 from archopt.campaign.storage import load_settings, open_storage, prepare_folder, refuse_other_settings, remove_folders
 from archopt.errors import StorageError
 from archopt.report.progress import Progress
-from archopt.search_space import LEARNING_RATE
+from archopt.search_space import LEARNING_RATE, N_HEADS
 
+END_FACTOR = 4  # how far beyond what people use today an opening looks: a head of width 1 may take ten times the time
 OPENING_TRIALS = 8  # of every cell at least, where the budget reaches
 
 _OF_THE_CELL = ("n_samples", "d_model", "context_rows")  # what n and D decide: cells of one campaign differ in them
@@ -68,25 +69,39 @@ def opening_share(run: CellRun, n_trials: int | None, n_cells: int) -> int:
         n_trials: of the whole campaign; None without that limit.
         n_cells: that share it.
     """
-    every = len(opening_of(run.settings, run.cell))
+    every = len(grid_opening(run))
     if n_trials is None:
         return min(every, OPENING_TRIALS)
     return min(max(min(every, n_trials // (2 * n_cells)), OPENING_TRIALS), n_trials // n_cells)
 
 
 def queue_share(run: CellRun, share: int) -> None:
-    """Queue a cell's opening trials, as many as its share, every allocation at one learning rate before the next.
-
-    Of the rates the middle ones come first: with a small share every allocation has then been seen at a usual one.
-    """
-    rates = sorted({params[LEARNING_RATE] for params in opening_of(run.settings, run.cell)})
-    centre = (len(rates) - 1) / 2
-    turns = sorted(rates, key=lambda rate: abs(rates.index(rate) - centre))
-    opening: list[dict[str, Any]] = sorted(
-        opening_of(run.settings, run.cell), key=lambda params: turns.index(params[LEARNING_RATE])
-    )
+    """Queue a cell's opening trials, as many as its share."""
     if count_trials(run.study).n_ended < share:
-        queue_opening(run.study, opening[:share])
+        queue_opening(run.study, grid_opening(run)[:share])
+
+
+def grid_opening(run: CellRun) -> list[dict[str, Any]]:
+    """A cell's first trials: those of a search of its own, with a narrow and a wide split beside them.
+
+    Every split comes at one learning rate before the next rate, the middle ones first: with a small share every split
+    has then been seen at a usual rate. The two ends let an optimum between them be told from one beyond what people use
+    today; a prior informed by other cells alone would never look there.
+    """
+    usual = opening_of(run.settings, run.cell)
+    rates = sorted({params[LEARNING_RATE] for params in usual})
+    turns = sorted(rates, key=lambda rate: abs(rates.index(rate) - (len(rates) - 1) / 2))
+    first = [params for params in usual if params[LEARNING_RATE] == turns[0]]
+    width = run.settings.d_model
+    used = {width // params[N_HEADS] for params in first}
+    within = [
+        split.head_dim
+        for split in run.settings.allocations()
+        if min(used) / END_FACTOR <= split.head_dim <= max(used) * END_FACTOR
+    ]
+    ends = [{**first[0], N_HEADS: width // end} for end in sorted({min(within), max(within)} - used)]
+    rest = sorted(usual, key=lambda params: turns.index(params[LEARNING_RATE]))[len(first) :]
+    return [*first, *ends, *rest]
 
 
 def _shared(identity: dict[str, Any]) -> dict[str, Any]:

@@ -145,6 +145,10 @@ class GridTrials:
         run = self.runs[at]
         return informed_prior(run.cell.prior, earlier, run.settings.d_model) if earlier else run.cell.prior
 
+    def n_informing(self, at: int) -> int:
+        """How many other cells have something to say of a cell's optimum."""
+        return len(self._studies_beside(at))
+
     def trial_seconds(self, at: int) -> float | None:
         """The median length of a cell's finished trials; None where there is none."""
         return next(iter(earlier_trial_seconds(self.runs[at].study)), None)

@@ -146,10 +146,8 @@ class Settings:
         return Path(self.out) if self.out is not None else Path(RESULTS_FOLDER) / self.campaign_name()
 
     def budget_seconds(self) -> float | None:
-        """The time limit: as given, none with a trial budget, else the default."""
-        if self.timeout_seconds is not None:
-            return self.timeout_seconds
-        return None if self.n_trials is not None else DEFAULT_TIMEOUT_SECONDS
+        """The time limit; see `time_limit`."""
+        return time_limit(self.n_trials, self.timeout_seconds)
 
     def workers_and_threads(self, device: str = "cpu") -> tuple[int, int]:
         """Worker processes and threads for each; their product never exceeds the cores. One process for a GPU."""
@@ -163,6 +161,13 @@ class Settings:
         """What defines the campaign, JSON-able: a second run with the same values resumes it."""
         values = asdict(self)
         return {key: list(values[key]) if key == "weighting" else values[key] for key in _IDENTITY}
+
+
+def time_limit(n_trials: int | None, timeout_seconds: float | None) -> float | None:
+    """The time limit: as given, none with a trial budget, else the default."""
+    if timeout_seconds is not None:
+        return timeout_seconds
+    return None if n_trials is not None else DEFAULT_TIMEOUT_SECONDS
 
 
 def command_line(settings: Settings, d_models: Sequence[int] = (), n_samples: Sequence[int] = ()) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from archopt.cli import run
+from archopt.cli.numbers import Sizes, sizes
 
 HEADER = "area,age,price\n"
 
@@ -155,3 +156,10 @@ def test_the_summary_answers_in_words(folder: Path, capfd: pytest.CaptureFixture
         "small proxy",
     ):
         assert said in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("48", (48,)), ("3e3, 300,1_000,300", (300, 1_000, 3_000)), ("8,8", (8,))]
+)
+def test_sizes_are_sorted_and_distinct(text: str, numbers: tuple[int, ...]) -> None:
+    assert sizes(text) == Sizes(numbers)
