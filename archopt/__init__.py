@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from archopt import theory
     from archopt.allocation import HeadAllocation, feasible_allocations
-    from archopt.campaign import search
+    from archopt.campaign import GridResult, search, search_grid
     from archopt.errors import ArchoptError
     from archopt.laws import ScalingLaw, fit_scaling_law, recommend_size
     from archopt.pruners import HDIPruner, diversity_worth
@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArchoptError",
+    "GridResult",
     "HDIPruner",
     "HeadAllocation",
     "HeadAllocationSampler",
@@ -33,6 +34,7 @@ __all__ = [
     "replicate",
     "report_diversity",
     "search",
+    "search_grid",
     "suggest_allocation",
     "theory",
 ]
@@ -40,6 +42,7 @@ __all__ = [
 # Loaded on first use, so that `import archopt` and `archopt --help` stay light and need no torch.
 _HOMES = {
     "ArchoptError": "archopt.errors",
+    "GridResult": "archopt.campaign",
     "HDIPruner": "archopt.pruners",
     "HeadAllocation": "archopt.allocation",
     "HeadAllocationSampler": "archopt.samplers",
@@ -54,6 +57,7 @@ _HOMES = {
     "replicate": "archopt.search_space",
     "report_diversity": "archopt.search_space",
     "search": "archopt.campaign",
+    "search_grid": "archopt.campaign",
     "suggest_allocation": "archopt.search_space",
 }
 

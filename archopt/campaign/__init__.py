@@ -1,6 +1,19 @@
-"""What `archopt search` runs: one study in a storage, workers that train, a recommendation at the end."""
+"""What `archopt search` runs: studies in a storage, workers that train, recommendations and a table at the end."""
 
+from archopt.campaign.cells_table import cells_frame, load_campaign_cells
+from archopt.campaign.grid import search_grid
+from archopt.campaign.grid_cells import SearchOptions
+from archopt.campaign.grid_result import GridCell, GridResult
 from archopt.campaign.search import search
 from archopt.campaign.settings import Settings
 
-__all__ = ["Settings", "search"]
+__all__ = [
+    "GridCell",
+    "GridResult",
+    "SearchOptions",
+    "Settings",
+    "cells_frame",
+    "load_campaign_cells",
+    "search",
+    "search_grid",
+]

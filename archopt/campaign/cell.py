@@ -65,19 +65,22 @@ class Cell:
         return {**settings.identity(), **recipe, "tuned": tuned, "data_hash": self.dataset.content_hash}
 
 
-def prepare_cell(settings: Settings) -> Cell:
-    """Read the data and decide how trials are trained; writes nothing.
+@dataclass(frozen=True)
+class CellData:
+    """A data set at one n, with what is known of it before any model: the same for every width."""
+
+    dataset: "Dataset"
+    summary: "DatasetSummary"
+
+
+def read_data(settings: Settings) -> CellData:
+    """Read, split and summarise the data.
 
     Raises:
         OptionError, DataError: as `archopt.search`.
     """
-    from optuna.distributions import CategoricalDistribution
-
     from archopt.data import load_dataset, summarise
-    from archopt.evaluation.recipe import default_recipe
-    from archopt.theory import family_default, optimal_allocation
 
-    device = resolve_device(settings.device, settings.attention)
     dataset = load_dataset(
         settings.data,
         target=settings.target,
@@ -88,6 +91,26 @@ def prepare_cell(settings: Settings) -> Cell:
         time_column=settings.time,
         seed=settings.seed,
     )
+    return CellData(dataset, summarise(dataset, seed=settings.seed))
+
+
+def prepare_cell(settings: Settings, data: CellData | None = None) -> Cell:
+    """Decide how trials are trained; writes nothing.
+
+    Args:
+        data: as `read_data` gives it for these settings, where it was read already.
+
+    Raises:
+        OptionError, DataError: as `archopt.search`.
+    """
+    from optuna.distributions import CategoricalDistribution
+
+    from archopt.evaluation.recipe import default_recipe
+    from archopt.theory import family_default, optimal_allocation
+
+    device = resolve_device(settings.device, settings.attention)
+    found = read_data(settings) if data is None else data
+    dataset, summary = found.dataset, found.summary
     recipe = default_recipe(
         dataset,
         d_model=settings.d_model,
@@ -100,7 +123,6 @@ def prepare_cell(settings: Settings) -> Cell:
         warmup=_single(settings.warmup),
         precision=settings.precision,
     )
-    summary = summarise(dataset, seed=settings.seed)
     distributions = {
         N_HEADS: CategoricalDistribution(sorted(split.n_heads for split in settings.allocations())),
         WEIGHTING: CategoricalDistribution(settings.weighting),

@@ -1,5 +1,6 @@
 """A campaign is opened: folder, storage, settings compared, study made or resumed, its first trials queued."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from archopt.allocation import is_prime
@@ -20,6 +21,8 @@ from archopt.search_space import WARMUP, WEIGHT_DECAY
 
 if TYPE_CHECKING:
     import optuna
+
+    from archopt.samplers import HeadAllocationSampler
 
 
 def open_campaign(
@@ -48,7 +51,9 @@ def open_campaign(
         progress.note(f"warning: {line}")
     if before is not None:
         progress.note(f"resuming campaign {name}")
-    return _study(settings, cell, storage, identity), storage
+    study = open_study(settings, cell, storage, identity)
+    queue_opening(study, opening_of(settings, cell))
+    return study, storage
 
 
 def width_warnings(d_model: int) -> list[str]:
@@ -61,32 +66,43 @@ def width_warnings(d_model: int) -> list[str]:
     ]
 
 
-def _study(
+def open_study(
     settings: Settings, cell: Cell, storage: "optuna.storages.RDBStorage", identity: dict[str, Any]
 ) -> "optuna.Study":
+    """The study of the campaign's name, made or loaded, with its settings beside it; no trial is queued."""
     import optuna
-
-    from archopt.samplers import HeadAllocationSampler
 
     study = optuna.create_study(
         study_name=settings.campaign_name(),
         storage=storage,
         direction="minimize",
         load_if_exists=True,
-        sampler=HeadAllocationSampler(
-            d_model=settings.d_model,
-            n_samples=cell.dataset.n_samples,
-            intrinsic_dim=cell.summary.intrinsic_dim,
-            family=cell.summary.family,
-            seed=settings.seed,
-        ),
+        sampler=sampler_of(settings, cell),
     )
     if SETTINGS_KEY not in study.user_attrs:
         study.set_user_attr(SETTINGS_KEY, identity)
+    return study
+
+
+def sampler_of(settings: Settings, cell: Cell, warm_start: "Sequence[optuna.Study]" = ()) -> "HeadAllocationSampler":
+    """What proposes a cell's trials, told what other cells have found."""
+    from archopt.samplers import HeadAllocationSampler
+
+    return HeadAllocationSampler(
+        d_model=settings.d_model,
+        n_samples=cell.dataset.n_samples,
+        intrinsic_dim=cell.summary.intrinsic_dim,
+        family=cell.summary.family,
+        seed=settings.seed,
+        warm_start=warm_start,
+    )
+
+
+def opening_of(settings: Settings, cell: Cell) -> list[dict[str, Any]]:
+    """The first trials of a cell: today's practices and the closed form under every learning rate."""
     recipe = cell.recipe
     usual = {WEIGHT_DECAY: recipe.weight_decay, WARMUP: recipe.warmup_steps / recipe.n_steps}
-    queue_opening(study, opening_trials(settings.allocations(), cell.theory.nearest, cell.distributions, usual))
-    return study
+    return opening_trials(settings.allocations(), cell.theory.nearest, cell.distributions, usual)
 
 
 def queue_opening(study: "optuna.Study", opening: list[dict[str, Any]]) -> None:

@@ -133,21 +133,21 @@ class Settings:
 
     def campaign_name(self) -> str:
         """As given, or from the data set and the width."""
-        if self.name is not None:
-            return self.name
+        return self.name if self.name is not None else f"{self.data_name()}-d{self.d_model}"
+
+    def data_name(self) -> str:
+        """The data set's, as part of a file name."""
         stem = self.data.split(":", 1)[1] if self.data.startswith(("sklearn:", "text:")) else Path(self.data).name
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem.split(".")[0] or stem).strip("-._") or "data"
-        return f"{stem[:60]}-d{self.d_model}"
+        return stem[:60]
 
     def folder(self) -> Path:
         """Where results are written."""
         return Path(self.out) if self.out is not None else Path(RESULTS_FOLDER) / self.campaign_name()
 
     def budget_seconds(self) -> float | None:
-        """The time limit: as given, none with a trial budget, else the default."""
-        if self.timeout_seconds is not None:
-            return self.timeout_seconds
-        return None if self.n_trials is not None else DEFAULT_TIMEOUT_SECONDS
+        """The time limit; see `time_limit`."""
+        return time_limit(self.n_trials, self.timeout_seconds)
 
     def workers_and_threads(self, device: str = "cpu") -> tuple[int, int]:
         """Worker processes and threads for each; their product never exceeds the cores. One process for a GPU."""
@@ -163,8 +163,19 @@ class Settings:
         return {key: list(values[key]) if key == "weighting" else values[key] for key in _IDENTITY}
 
 
-def command_line(settings: Settings) -> str:
-    """The command that repeats this search, with what differs from the defaults; no password in it."""
+def time_limit(n_trials: int | None, timeout_seconds: float | None) -> float | None:
+    """The time limit: as given, none with a trial budget, else the default."""
+    if timeout_seconds is not None:
+        return timeout_seconds
+    return None if n_trials is not None else DEFAULT_TIMEOUT_SECONDS
+
+
+def command_line(settings: Settings, d_models: Sequence[int] = (), n_samples: Sequence[int] = ()) -> str:
+    """The command that repeats this search, with what differs from the defaults; no password in it.
+
+    Args:
+        d_models, n_samples: of a campaign over several sizes, in place of the settings' own.
+    """
     flags = {
         "n_samples": "samples",
         "n_trials": "trials",
@@ -175,9 +186,9 @@ def command_line(settings: Settings) -> str:
         "n_heads_multiple_of": "heads-multiple-of",
         "n_workers": "workers",
     }
-    words = ["archopt", "search", settings.data, "--d-model", str(settings.d_model)]
+    words = ["archopt", "search", settings.data, "--d-model", ",".join(map(str, d_models or [settings.d_model]))]
     for field in fields(settings):
-        value = getattr(settings, field.name)
+        value = tuple(n_samples) if field.name == "n_samples" and n_samples else getattr(settings, field.name)
         if field.name in ("data", "d_model") or value is None or value == field.default:
             continue
         shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

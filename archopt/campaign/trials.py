@@ -18,7 +18,7 @@ from archopt.errors import CampaignFailed, OptionError
 from archopt.evaluation import RungReport, TrialOutcome
 from archopt.evaluation.workers import Event, Failed, Finished, RungReached, WorkerPool
 from archopt.pruners import HDIPruner
-from archopt.report.progress import SearchProgress, SearchState
+from archopt.report.progress import Progress, SearchState
 from archopt.search_space import (
     ATTRIBUTES,
     INTERRUPTED,
@@ -77,7 +77,12 @@ class _Running:
 
 @dataclass
 class TrialLoop:
-    """Runs trials of one study on a pool of workers; `run` returns why it stopped."""
+    """Runs trials of one study on a pool of workers; `run` returns why it stopped.
+
+    With ``is_turn`` it is one turn of several: it ends with its trials or its time, however certain it is, and leaves
+    no record of its end, so that another may follow. ``said_fallback`` is whether the user has been told that attention
+    runs without xformers.
+    """
 
     study: "optuna.Study"
     storage: "optuna.storages.RDBStorage"
@@ -89,7 +94,9 @@ class TrialLoop:
     spent: SpentTime
     certainty: Certainty
     pruner: HDIPruner
-    progress: SearchProgress
+    progress: Progress
+    is_turn: bool = False
+    said_fallback: bool = False
     _running: dict[int, _Running] = field(default_factory=dict)
     _full_seconds: list[float] = field(default_factory=list)
     _earlier_seconds: list[float] = field(default_factory=list)
@@ -98,7 +105,6 @@ class TrialLoop:
     _n_earlier: int = 0
     _tally: Tally = field(default_factory=Tally)
     _counted: float = -math.inf
-    _said_fallback: bool = False
 
     def run(self) -> str:
         """Search until an end is reached.
@@ -113,7 +119,7 @@ class TrialLoop:
         self.certainty.begin(self._tally)
         limits = [self.budget.n_trials, self.budget.seconds, self.certainty.confidence, self.budget.n_replicates]
         stopped = self.study.user_attrs.get(STOPPED_KEY)
-        if stopped is not None and stopped["limits"] == limits:
+        if not self.is_turn and stopped is not None and stopped["limits"] == limits:
             return str(stopped["because"])  # it had come to its end: only other limits go on
         with deferred_interrupts() as check:
             return self._search(check, limits)
@@ -121,11 +127,13 @@ class TrialLoop:
     def _search(self, check_interrupt: Callable[[], None], limits: list[float | None]) -> str:
         try:
             because = self._until_an_end(check_interrupt)
-            self.study.set_user_attr(STOPPED_KEY, {"limits": limits, "because": because})
+            if not self.is_turn:
+                self.study.set_user_attr(STOPPED_KEY, {"limits": limits, "because": because})
             return because
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, CampaignFailed) as error:
+            why = "the search was interrupted" if isinstance(error, KeyboardInterrupt) else "the search was given up"
             for number in list(self._running):
-                self._cut_short(number, "the search was interrupted")
+                self._cut_short(number, why)
             raise
         finally:
             self.spent.record()
@@ -175,7 +183,7 @@ class TrialLoop:
             return f"the budget of {budget.n_trials} trials is spent"
         if budget.seconds is not None and self.spent.seconds() + self._reserve() >= budget.seconds:
             return f"the time limit of {budget.seconds:.0f} s is reached, with what the comparison takes"
-        return self.certainty.reason()
+        return None if self.is_turn else self.certainty.reason()
 
     def _may_start(self) -> bool:
         if self.budget.n_trials is None:
@@ -232,8 +240,8 @@ class TrialLoop:
             return
         trial = running.trial
         running.write()
-        if outcome.fallback is not None and not self._said_fallback:
-            self._said_fallback = True
+        if outcome.fallback is not None and not self.said_fallback:
+            self.said_fallback = True
             self.progress.note(f"attention runs without xformers ({outcome.fallback}): trials record what ran")
         trial.set_user_attr(ATTRIBUTES.seconds_per_step, outcome.seconds_per_step)
         trial.set_user_attr(ATTRIBUTES.attention, outcome.attention)

@@ -1,6 +1,7 @@
 """Numbers as people type them on a command line."""
 
 from contextlib import suppress
+from dataclasses import dataclass
 
 import typer
 
@@ -16,6 +17,18 @@ def whole_number(text: str) -> int:
     if number != number or abs(number) == float("inf") or number != int(number):
         raise typer.BadParameter(f"{text[:40]!r} is not a whole number")
     return int(number)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """One whole number or several, each once, rising."""
+
+    numbers: tuple[int, ...]
+
+
+def sizes(text: str) -> Sizes:
+    """Whole numbers with commas between them."""
+    return Sizes(tuple(sorted({whole_number(part.strip()) for part in text.split(",")})))
 
 
 def real_number(text: str) -> float:

@@ -1,11 +1,15 @@
 """`archopt search`: start or resume a search."""
 
 import json
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from archopt.cli.numbers import real_number, whole_number
+from archopt.cli.numbers import Sizes, real_number, sizes, whole_number
+
+if TYPE_CHECKING:
+    from archopt.campaign import SearchOptions
 
 
 def search_command(
@@ -17,12 +21,18 @@ def search_command(
         ),
     ],
     d_model: Annotated[
-        int, typer.Option(parser=whole_number, help="Total attention width D, split into heads.", metavar="D")
+        Sizes,
+        typer.Option(
+            parser=sizes, help="Total attention width D, split into heads; several make a campaign.", metavar="D,..."
+        ),
     ],
     target: Annotated[str | None, typer.Option(help="Column to predict.", metavar="COLUMN")] = None,
     task: Annotated[str, typer.Option(help="regression, classification, or auto: read it off the target.")] = "auto",
     samples: Annotated[
-        int | None, typer.Option(parser=whole_number, help="Training rows (bytes of text) to use.", metavar="N")
+        Sizes | None,
+        typer.Option(
+            parser=sizes, help="Training rows (bytes of text) to use; several make a campaign.", metavar="N,..."
+        ),
     ] = None,
     trials: Annotated[
         int | None, typer.Option(parser=whole_number, help="Budget in trials, of the whole campaign.", metavar="N")
@@ -87,7 +97,9 @@ def search_command(
     storage: Annotated[
         str | None, typer.Option(help="Optuna storage URL [a SQLite file in the output folder].", metavar="URL")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Of the campaign [from DATA and D].")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of the campaign [from DATA and D, or DATA alone where sizes are several].")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     attention: Annotated[str, typer.Option(help="Kernel: sdpa, xformers, blocked, explicit or auto.")] = "auto",
     precision: Annotated[str, typer.Option(help="Of a text model's products: float32 or bfloat16.")] = "float32",
@@ -101,49 +113,59 @@ def search_command(
     """Search how to split D into heads for a data set; the same command again resumes.
 
     Example: archopt search sklearn:digits --d-model 48
+
+    Several n or D make one campaign, for the law of the best head_dim: --samples 300,1e3 --d-model 48,96
     """
     import optuna
 
+    from archopt.campaign import SearchOptions
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # our own progress says the same
+    options: SearchOptions = {
+        "target": target,
+        "task": task,  # type: ignore[typeddict-item]  # it checks
+        "n_trials": trials,
+        "timeout_seconds": timeout,
+        "n_steps": steps,
+        "min_head_dim": head_dim_min,
+        "max_head_dim": head_dim_max,
+        "head_dim_multiple_of": head_dim_multiple_of,
+        "n_heads_multiple_of": heads_multiple_of,
+        "max_seconds_per_step": max_seconds_per_step,
+        "weighting": weighting,
+        "learning_rate": learning_rate,
+        "weight_decay": weight_decay,
+        "warmup": warmup,
+        "metric": metric,
+        "valid": valid,
+        "group": group,
+        "time": time,
+        "seed": seed,
+        "replicates": replicates,
+        "n_workers": workers,
+        "storage": storage,
+        "name": name,
+        "device": device,
+        "attention": attention,
+        "precision": precision,
+        "out": out,
+        "confidence": confidence,
+    }
+    widths, ns = d_model.numbers, () if samples is None else samples.numbers
+    if len(widths) > 1 or len(ns) > 1:
+        return _grid(data, widths, ns, options, as_json=as_json, quiet=quiet)
+    return _one_cell(data, widths[0], ns[0] if ns else None, options, as_json=as_json, quiet=quiet)
+
+
+def _one_cell(
+    data: str, d_model: int, n_samples: int | None, options: "SearchOptions", *, as_json: bool, quiet: bool
+) -> int:
     from archopt.campaign import search
     from archopt.errors import CampaignFailed
     from archopt.report.files import json_ready
     from archopt.report.text import print_summary
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # our own progress says the same
-    found = search(
-        data,
-        d_model,
-        target=target,
-        task=task,  # type: ignore[arg-type]  # it checks
-        n_samples=samples,
-        n_trials=trials,
-        timeout_seconds=timeout,
-        n_steps=steps,
-        min_head_dim=head_dim_min,
-        max_head_dim=head_dim_max,
-        head_dim_multiple_of=head_dim_multiple_of,
-        n_heads_multiple_of=heads_multiple_of,
-        max_seconds_per_step=max_seconds_per_step,
-        weighting=weighting,
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        warmup=warmup,
-        metric=metric,
-        valid=valid,
-        group=group,
-        time=time,
-        seed=seed,
-        replicates=replicates,
-        n_workers=workers,
-        storage=storage,
-        name=name,
-        device=device,
-        attention=attention,
-        precision=precision,
-        out=out,
-        confidence=confidence,
-        quiet=quiet,
-    )
+    found = search(data, d_model, n_samples=n_samples, quiet=quiet, **options)
     if as_json:
         typer.echo(json.dumps(json_ready(found.to_dict())))
     else:
@@ -154,3 +176,33 @@ def search_command(
     if not as_json:
         typer.echo(f"Written to {found.details['search']['folder']}: report.html, recommendation.json, trials.csv")
     return 130 if found.details["search"]["interrupted"] else 0
+
+
+def _grid(
+    data: str,
+    d_models: Sequence[int],
+    n_samples: Sequence[int],
+    options: "SearchOptions",
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    from archopt.campaign import search_grid
+    from archopt.errors import CampaignFailed
+    from archopt.report.files import json_ready
+    from archopt.report.grid_text import print_grid_summary
+
+    found = search_grid(data, d_models, n_samples, quiet=quiet, **options)
+    plain = found.to_dict()
+    if as_json:
+        typer.echo(json.dumps(json_ready(plain)))
+    else:
+        print_grid_summary(plain)
+    not_written = found.search.get("not_written")
+    if not_written is not None:
+        raise CampaignFailed(not_written)
+    if not as_json:
+        typer.echo(
+            f"Written to {found.folder}: law.json, cells.csv, and for each cell report.html, recommendation.json, trials.csv"
+        )
+    return 130 if found.interrupted else 0

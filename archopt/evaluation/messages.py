@@ -18,7 +18,7 @@ _LENGTH = struct.Struct(">Q")
 
 @dataclass(frozen=True)
 class Setup:
-    """The first thing a worker is told: what to train on, how, and with how many threads."""
+    """The first thing a worker is told: what to train on, how, and with how many threads; again where data change."""
 
     dataset: Dataset
     recipe: Recipe

@@ -1,4 +1,5 @@
-"""What a worker does: told a data set and a recipe, it trains one trial after another until its input closes.
+"""What a worker does: told a data set and a recipe, it trains one trial after another until its input closes, or until
+it is told another data set.
 
 Run as ``python -m archopt.evaluation.worker_process`` by :class:`archopt.evaluation.workers.WorkerPool`.
 """
@@ -46,7 +47,9 @@ def main() -> None:
     write_frame(replies, Ready())
     while True:
         job = inbox.get()
-        if isinstance(job, Train):
+        if isinstance(job, Setup):
+            setup = job
+        elif isinstance(job, Train):
             write_frame(replies, _result(train, setup, job, inbox, replies))
 
 

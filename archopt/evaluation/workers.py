@@ -102,6 +102,19 @@ class WorkerPool:
         """Process ids of the workers that were started and not yet seen to end."""
         return tuple(worker.process.pid for worker in self._places if worker is not None)
 
+    def turn_to(self, dataset: Dataset, recipe: Recipe) -> None:
+        """Train on something else from now on; the processes, which take seconds to start, stay.
+
+        Raises:
+            OptionError: a trial is in training.
+        """
+        if any(worker is not None and worker.job_id is not None for worker in self._places):
+            raise OptionError("a trial is in training: wait for its end, or cancel it, before turning to other data")
+        self._setup = Setup(dataset, recipe, self._setup.n_threads)
+        for worker in self._places:
+            if worker is not None:
+                worker.send(self._setup)
+
     def submit(self, job_id: int, spec: TrialSpec) -> None:
         """Give a trial to an idle worker; returns at once, also while the worker is still starting.
 

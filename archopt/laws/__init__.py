@@ -6,6 +6,7 @@ A law is loaded, and a size recommended, without what a fit needs: that is impor
 from typing import TYPE_CHECKING, Any
 
 from archopt.laws.law import CellSummary, LawFit, Prediction, ScalingLaw
+from archopt.laws.next_cell import GridCellState, next_cell
 from archopt.laws.size import SizeRecommendation, Source, recommend_size
 
 if TYPE_CHECKING:
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CellSummary",
+    "GridCellState",
     "LawFit",
     "Prediction",
     "ScalingLaw",
     "SizeRecommendation",
     "Source",
     "fit_scaling_law",
+    "next_cell",
     "recommend_size",
 ]
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 COLUMNS = ("n_samples", "d_model", "n_heads", "head_dim", "loss", "loss_sd", "seed")
+# of a campaign's cells.csv: how many trials a loss rests on, which its loss_sd knows
+COUNT_COLUMN = "n_trials"
 FEWEST_HEAD_DIMS = 2  # in a cell, for it to say anything
 _MOST_LISTED = 20
 
@@ -61,7 +63,7 @@ def read_runs(
             if name not in frame.columns or name in COLUMNS[:5]:
                 raise OptionError(f"{option} names {name!r}, but the columns it can name are {_names(frame)}")
     _refuse_missing(frame)
-    groups = [str(name) for name in frame.columns if name not in {*COLUMNS, *best_over, *ignore}]
+    groups = [str(name) for name in frame.columns if name not in {*COLUMNS, COUNT_COLUMN, *best_over, *ignore}]
     tidy, notes = _tidy(frame, groups, list(best_over))
     if direction == "maximize":
         tidy["loss"] = -tidy["loss"]

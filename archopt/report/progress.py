@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
+from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -32,6 +33,7 @@ class SearchState:
         p_best: probability that it is the best, None where it is not known yet.
         n_earlier: of the trials that ended, those of earlier runs: they say nothing about the speed of this one.
         seconds_left: where the caller knows better than the mean speed so far.
+        cell: what of several is searched now, such as "n = 300, D = 48"; empty where there is but one.
     """
 
     n_finished: int = 0
@@ -43,10 +45,21 @@ class SearchState:
     p_best: float | None = None
     n_earlier: int = 0
     seconds_left: float | None = None
+    cell: str = ""
 
     @property
     def n_ended(self) -> int:
         return self.n_finished + self.n_pruned + self.n_failed
+
+
+class Progress(Protocol):
+    """Who wants to know how far a search is."""
+
+    def update(self, state: SearchState) -> None:
+        """Called after every event."""
+
+    def note(self, line: str) -> None:
+        """A line that is to stay."""
 
 
 class SearchProgress:
@@ -188,10 +201,11 @@ def _counts(state: SearchState, n_trials: int | None) -> str:
 
 
 def _best(state: SearchState) -> str:
+    at = f"{state.cell}: " if state.cell else ""
     if state.allocation is None:
-        return "no trial has finished yet"
+        return f"{at}no trial has finished yet"
     certainty = f", best with {probability(state.p_best)} probability" if finite(state.p_best) is not None else ""
-    return f"current best {in_words(state.allocation)}{certainty}"
+    return f"{at}current best {in_words(state.allocation)}{certainty}"
 
 
 def _times(state: SearchState, n_trials: int | None, timeout_seconds: float | None) -> str:

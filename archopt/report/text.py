@@ -41,7 +41,7 @@ def summary(recommendation: Recommendation, *, encoding: str = "utf-8") -> Group
     parts: list[RenderableType] = [Panel(Group(*answer), border_style="green", padding=(0, 1))]
     for table in (allocation_table(recommendation), comparison_table(recommendation)):
         if table is not None:
-            parts += [_rendered(table, encoding), Text(encoded(table.caption, encoding), style="dim"), Text("")]
+            parts += [drawn_table(table, encoding), Text(encoded(table.caption, encoding), style="dim"), Text("")]
     parts += [
         Text(encoded(sentence, encoding))
         for sentence in (
@@ -63,7 +63,8 @@ def print_summary(recommendation: Recommendation, console: Console | None = None
     console.print(summary(recommendation, encoding=console.encoding))
 
 
-def _rendered(table: Table, encoding: str) -> RichTable:
+def drawn_table(table: Table, encoding: str) -> RichTable:
+    """A table for a terminal of 80 columns or more."""
     widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
     roomy = sum(widths) + 2 * len(widths) <= TERMINAL_WIDTH - 2
     drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1 if roomy else 0, 0, 0))

@@ -114,3 +114,9 @@ def test_values_to_search_are_sorted_and_distinct(given: Any) -> None:
 
 def test_one_number_is_a_choice_of_one() -> None:
     assert Settings("sklearn:digits", 48, weight_decay=0.5, warmup=0).weight_decay == (0.5,)  # type: ignore[arg-type]
+
+
+def test_the_command_of_a_campaign_has_all_sizes() -> None:
+    settings = Settings("sklearn:digits", 48, n_samples=300, n_trials=90)
+    line = command_line(settings, [48, 96], [300, 1_000])
+    assert line == "archopt search sklearn:digits --d-model 48,96 --samples 300,1000 --trials 90"

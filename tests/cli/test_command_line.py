@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from archopt.cli import run
+from archopt.cli.numbers import Sizes, sizes
 
 HEADER = "area,age,price\n"
 
@@ -57,6 +58,9 @@ BAD = {
     "zero trials": ("search good.csv --target price --d-model 8 --trials 0", "n_trials"),
     "negative samples": ("search good.csv --target price --d-model 8 --samples -3", "-3"),
     "too many samples": ("search good.csv --target price --d-model 8 --samples 5e5", "36"),
+    "sizes that are none": ("search good.csv --target price --d-model 8 --samples 30,abc", "'abc'"),
+    "widths that are none": ("search good.csv --target price --d-model 8,wide", "'wide'"),
+    "no size that fits": ("search good.csv --target price --d-model 8 --samples 5e5,6e5", "no cell can be searched"),
     "negative timeout": ("search good.csv --target price --d-model 8 --timeout -1", "timeout"),
     "unknown metric": ("search good.csv --target price --d-model 8 --metric auc", "rmse"),
     "metric of another task": ("search good.csv --target price --d-model 8 --metric log_loss", "rmse"),
@@ -152,3 +156,10 @@ def test_the_summary_answers_in_words(folder: Path, capfd: pytest.CaptureFixture
         "small proxy",
     ):
         assert said in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("48", (48,)), ("3e3, 300,1_000,300", (300, 1_000, 3_000)), ("8,8", (8,))]
+)
+def test_sizes_are_sorted_and_distinct(text: str, numbers: tuple[int, ...]) -> None:
+    assert sizes(text) == Sizes(numbers)

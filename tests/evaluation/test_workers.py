@@ -405,3 +405,24 @@ def test_a_data_set_larger_than_a_pipe_travels_whole():
     with WorkerPool(big, recipe(4, (4,)), n_workers=1, n_threads=1) as pool:
         pool.submit(1, spec())
         assert isinstance(until_ended(pool, 1)[1][-1], Finished)
+
+
+def test_workers_turn_to_other_data_without_starting_again():
+    with WorkerPool(table(), recipe(), n_workers=1, n_threads=1) as pool:
+        pool.submit(0, spec())
+        pool.answer(first_rung(pool, 0).job_id, stop=False)
+        with pytest.raises(OptionError, match="a trial is in training"):
+            pool.turn_to(table(96), recipe())
+        before = until_ended(pool, 1)[0][-1].outcome
+        pids = pool.pids
+        pool.turn_to(table(96), recipe())
+        pool.submit(0, spec())
+        there = until_ended(pool, 1)[0][-1].outcome
+        pool.turn_to(table(), recipe())
+        pool.submit(0, spec())
+        back = until_ended(pool, 1)[0][-1].outcome
+        assert pool.pids == pids
+    with WorkerPool(table(96), recipe(), n_workers=1, n_threads=1) as fresh:
+        fresh.submit(0, spec())
+        assert there.value == until_ended(fresh, 1)[0][-1].outcome.value  # nothing is left of the other data
+    assert back.value == before.value != there.value

@@ -9,6 +9,7 @@ import pytest
 
 import archopt
 from archopt.errors import OptionError
+from archopt.search_space import HeadParameter, record_head_parameter
 from archopt.study_model import informed_prior, optimum_of
 from archopt.study_model.transfer import TRANSFER_SD_OCTAVES
 from archopt.surrogate import OptimumPrior
@@ -75,3 +76,17 @@ def test_studies_that_say_nothing_are_refused() -> None:
     unfinished.ask().suggest_categorical("n_heads", [1, 2, 3])
     with pytest.raises(OptionError, match=r"'empty'.*has finished"):
         archopt.HeadAllocationSampler(d_model=96, warm_start=[unfinished])
+
+
+@pytest.mark.parametrize("best", [1.0, 5.0])
+def test_few_trials_do_not_rule_out_what_was_not_tried(best: float) -> None:
+    study = optuna.create_study()
+    record_head_parameter(study, HeadParameter(d_model=48))
+    choices = optuna.distributions.CategoricalDistribution(HEADS[48])
+    for n_heads in (3, 4, 6):  # head_dim 16, 12 and 8: the best one lies beyond
+        for repeat in range(2):
+            value = 0.1 * (math.log2(48 / n_heads) - best) ** 2 + 0.01 * repeat
+            trial = optuna.create_trial(params={"n_heads": n_heads}, distributions={"n_heads": choices}, value=value)
+            study.add_trial(trial)
+    found = optimum_of(study)
+    assert abs(found.log2_head_dim - best) < 2.0 * found.sd_octaves
