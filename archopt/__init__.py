@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from archopt import theory
     from archopt.allocation import HeadAllocation, feasible_allocations
-    from archopt.campaign import GridResult, search, search_grid
+    from archopt.campaign import GridResult, cells_frame, search, search_grid
     from archopt.errors import ArchoptError
     from archopt.laws import ScalingLaw, fit_scaling_law, recommend_size
     from archopt.pruners import HDIPruner, diversity_worth
@@ -25,6 +25,7 @@ __all__ = [
     "Recommendation",
     "ScalingLaw",
     "__version__",
+    "cells_frame",
     "diversity_worth",
     "feasible_allocations",
     "fit_scaling_law",
@@ -48,6 +49,7 @@ _HOMES = {
     "HeadAllocationSampler": "archopt.samplers",
     "Recommendation": "archopt.recommendation",
     "ScalingLaw": "archopt.laws",
+    "cells_frame": "archopt.campaign",
     "diversity_worth": "archopt.pruners",
     "feasible_allocations": "archopt.allocation",
     "fit_scaling_law": "archopt.laws",

@@ -32,6 +32,16 @@ def test_the_theory_example_runs() -> None:
     assert float(diversity.split()[0]) == pytest.approx(1.0)
 
 
+def test_the_law_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = [block for block in _blocks("python") if "fit_scaling_law" in block]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(example, "README.md", "exec"), {})
+    assert "8 cells, n from 300 to 10,000, D from 48 to 96" in printed.getvalue()
+    assert (tmp_path / "law.json").exists()
+
+
 def test_every_option_named_exists(capfd: pytest.CaptureFixture[str]) -> None:
     from archopt.cli import run
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from archopt.campaign.storage import SETTINGS_KEY, masked, open_storage
 from archopt.errors import OptionError, StorageError
+from archopt.evaluation import METRICS
 from archopt.search_space import read_history, recognise_head_parameter, search_space_of
 from archopt.study_model import flat_prior, model_study
 
@@ -66,8 +67,10 @@ def cells_frame(
     return pd.DataFrame(rows, columns=list(CELL_COLUMNS))
 
 
-def load_campaign_cells(storage_url: str, name: str) -> "pd.DataFrame":
+def load_campaign_cells(storage_url: str, name: str) -> "tuple[pd.DataFrame, str]":
     """`cells_frame` of every cell of a campaign that a storage holds, whatever sizes it was last run with.
+
+    And the family of its data, "table" or "text".
 
     Args:
         storage_url: Optuna storage URL.
@@ -89,9 +92,11 @@ def load_campaign_cells(storage_url: str, name: str) -> "pd.DataFrame":
             f"storage {masked(storage_url)} has no campaign {name[:60]!r} over several sizes; it has {shown}"
         )
     studies = [optuna.load_study(study_name=cell, storage=storage) for cell in cells]
-    return cells_frame(
+    frame = cells_frame(
         studies, n_samples=[n for n, _ in cells.values()], d_models=[width for _, width in cells.values()]
     )
+    metric = studies[0].user_attrs.get(SETTINGS_KEY, {}).get("metric")
+    return frame, "text" if metric in METRICS["text"] else "table"
 
 
 def _rows(study: "optuna.Study", n_samples: float | None, d_model: int | None) -> list[dict[str, Any]]:

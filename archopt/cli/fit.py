@@ -20,7 +20,7 @@ from archopt.cli.column_options import (
     column_mapping,
 )
 from archopt.cli.numbers import real_number, whole_number
-from archopt.cli.runs_source import exactly_one, runs_of_campaign, runs_of_file
+from archopt.cli.runs_source import exactly_one, runs_of_campaign, runs_of_file, runs_of_studies
 
 
 def fit_command(
@@ -30,7 +30,13 @@ def fit_command(
     name: Annotated[
         str | None, typer.Option(help="Campaign of `archopt search` in place of a file.", metavar="CAMPAIGN")
     ] = None,
-    storage: Annotated[str | None, typer.Option(help="Of the campaign [its results folder].", metavar="URL")] = None,
+    study: Annotated[
+        list[str] | None,
+        typer.Option(help="Any Optuna study in --storage, as NAME=N or NAME=N,D; again for more.", metavar="NAME=N"),
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Of the campaign [its results folder] or the studies.", metavar="URL")
+    ] = None,
     n_samples: NSamplesColumn = None,
     d_model: WidthColumn = None,
     n_heads: HeadsColumn = None,
@@ -42,7 +48,9 @@ def fit_command(
     best_over: BestOver = None,
     ignore: Ignore = None,
     noise_sd: NoiseSd = None,
-    family: Annotated[str, typer.Option(help="table or text: for what the theory predicts.")] = "table",
+    family: Annotated[
+        str | None, typer.Option(help="table or text: for what the theory predicts [the campaign's; table].")
+    ] = None,
     intrinsic_dim: Annotated[
         float | None, typer.Option(parser=real_number, help="d of the data [a range by family].", metavar="D")
     ] = None,
@@ -63,24 +71,28 @@ def fit_command(
     from archopt.report.files import json_ready
     from archopt.report.scaling_law import print_law
 
-    if exactly_one([("FILE", file), ("--name", name)]) == "FILE":
+    which = exactly_one([("FILE", file), ("--name", name), ("--study", study)])
+    if which == "FILE":
         columns = column_mapping(n_samples, d_model, n_heads, head_dim, metric, metric_sd, seed_column)
         frame, direction = runs_of_file(str(file), columns=columns, direction=direction)
+    elif which == "--study":
+        frame = runs_of_studies(study or (), storage)
     else:
-        frame = runs_of_campaign(str(name), storage)
+        frame, known = runs_of_campaign(str(name), storage)
+        family = family or known
     law = fit_scaling_law(
         frame,
         noise_sd=noise_sd,
         best_over=best_over or (),
         ignore=ignore or (),
         direction=direction or "minimize",
-        family=family,
+        family=family or "table",
         intrinsic_dim=intrinsic_dim,
         confidence=confidence,
         n_bootstrap=bootstrap,
         seed=seed,
         plan=plan,
-        source=str(file or name),
+        source=str(file or name or ",".join(study or ())),
     )
     if out is not None:
         law.save(out)

@@ -88,7 +88,8 @@ def recommend_command(
             if which == "--data":
                 frame, direction = runs_of_file(str(data), columns=columns, direction=direction)
             else:
-                frame = runs_of_campaign(str(name), storage)
+                frame, known = runs_of_campaign(str(name), storage)
+                family = family or known
             fitted = _fitted(frame, best_over, ignore, direction, noise_sd, family, intrinsic_dim, str(data or name))
     chosen = family or (fitted.provenance.get("family") if fitted is not None else None) or "text"
     found = recommend_size(

@@ -9,8 +9,6 @@ from archopt.errors import OptionError
 if TYPE_CHECKING:
     import pandas as pd
 
-CELLS_FILE = "cells.csv"
-
 
 def runs_of_file(path: str, *, columns: dict[str, str | None], direction: str | None) -> "tuple[pd.DataFrame, str]":
     """The runs in a file, their columns renamed; and the direction to fit with."""
@@ -19,8 +17,8 @@ def runs_of_file(path: str, *, columns: dict[str, str | None], direction: str | 
     return map_columns(read_table(path), columns, direction), direction or "minimize"
 
 
-def runs_of_campaign(name: str, storage: str | None) -> "pd.DataFrame":
-    """One row a cell and allocation of a campaign, from its storage."""
+def runs_of_campaign(name: str, storage: str | None) -> "tuple[pd.DataFrame, str]":
+    """One row a cell and allocation of a campaign, from its storage; and whether its data are a table or a text."""
     from archopt.campaign.cells_table import load_campaign_cells
     from archopt.campaign.settings import RESULTS_FOLDER
 
@@ -32,6 +30,40 @@ def runs_of_campaign(name: str, storage: str | None) -> "pd.DataFrame":
             )
         storage = f"sqlite:///{path.absolute()}"
     return load_campaign_cells(storage, name)
+
+
+def runs_of_studies(given: Sequence[str], storage: str | None) -> "pd.DataFrame":
+    """One row a study and allocation of any Optuna studies, each given as NAME=N or NAME=N,D.
+
+    Raises:
+        OptionError: no storage, a size that is no number, or a study that the storage does not hold.
+        StorageError: the storage cannot be opened.
+    """
+    import optuna
+
+    from archopt.campaign.cells_table import cells_frame
+    from archopt.campaign.storage import open_storage
+
+    if storage is None:
+        raise OptionError("--study needs --storage, the URL of the Optuna storage that holds it")
+    sizes = [_sizes(text) for text in given]
+    opened = open_storage(storage)
+    held = optuna.get_all_study_names(opened)
+    for name, _, _ in sizes:
+        if name not in held:
+            raise OptionError(f"the storage holds no study {name[:60]!r}; it has {', '.join(held[:5]) or 'none'}")
+    studies = [optuna.load_study(study_name=name, storage=opened) for name, _, _ in sizes]
+    return cells_frame(studies, n_samples=[n for _, n, _ in sizes], d_models=[width for _, _, width in sizes])
+
+
+def _sizes(text: str) -> tuple[str, float | None, int | None]:
+    """Name, n and D of NAME, NAME=N or NAME=N,D."""
+    name, _, rest = text.rpartition("=") if "=" in text else (text, "", "")
+    n, _, width = rest.partition(",")
+    try:
+        return name, float(n) if n else None, int(float(width)) if width else None
+    except ValueError:
+        raise OptionError(f"--study must be NAME=N or NAME=N,D but got {text[:60]!r}") from None
 
 
 def exactly_one(given: Sequence[tuple[str, object]]) -> str:

@@ -203,6 +203,7 @@ def _grid(
         raise CampaignFailed(not_written)
     if not as_json:
         typer.echo(
-            f"Written to {found.folder}: law.json, cells.csv, and for each cell report.html, recommendation.json, trials.csv"
+            f"Written to {found.folder}: law.json, cells.csv, and for each cell report.html, recommendation.json, "
+            "trials.csv"
         )
     return 130 if found.interrupted else 0

@@ -102,8 +102,11 @@ def _growth(law: "ScalingLaw") -> str:
     smooth = 2.0 / law.basis.exponent - law.basis.intrinsic_dim  # 2 beta
     asked = sorted(2.0 / (smooth + d) for d in law.intrinsic_dim_range)
     measured = f"head_dim grows like (log n)^{value:.2f} [{low:.2f}, {high:.2f}]"
-    theory = f"the theory's {asked[0]:.2f} to {asked[1]:.2f} (d from {law.intrinsic_dim_range[0]:g} to " + (
-        f"{law.intrinsic_dim_range[1]:g})"
+    least, most = law.intrinsic_dim_range
+    theory = (
+        f"the theory's {asked[0]:.2f} (d = {least:.3g})"
+        if least == most
+        else f"the theory's {asked[0]:.2f} to {asked[1]:.2f} (d from {least:.3g} to {most:.3g})"
     )
     if high < asked[0] or low > asked[1]:
         theorem = next((fit for fit in law.fits if fit.name == "log_theory"), None)

@@ -110,7 +110,12 @@ def test_cells_know_what_the_others_found(campaign: tuple[Path, archopt.GridResu
 def test_files(campaign: tuple[Path, archopt.GridResult]) -> None:
     out, found = campaign
     assert found.folder == out
-    assert {path.name for path in out.iterdir()} == {"study.db", "cells.csv", *(f"n{n}-d{d}" for n, d in CELLS)}
+    assert {path.name for path in out.iterdir()} == {
+        "study.db",
+        "cells.csv",
+        "law.json",
+        *(f"n{n}-d{d}" for n, d in CELLS),
+    }
     files = {"recommendation.json", "report.html", "rungs.csv", "trials.csv"}
     assert all({path.name for path in (out / f"n{n}-d{d}").iterdir()} == files for n, d in CELLS)
     assert "--d-model 8,12 " in (out / "n30-d8" / "report.html").read_text()
@@ -120,7 +125,37 @@ def test_files(campaign: tuple[Path, archopt.GridResult]) -> None:
     by_cell = written.groupby(["n_samples", "d_model"]).n_trials.sum()
     assert list(by_cell.index) == CELLS
     assert by_cell.sum() <= N_TRIALS
-    pd.testing.assert_frame_equal(load_campaign_cells(f"sqlite:///{out / 'study.db'}", "prices"), found.frame)
+    frame, family = load_campaign_cells(f"sqlite:///{out / 'study.db'}", "prices")
+    pd.testing.assert_frame_equal(frame, found.frame)
+    assert family == "table"
+
+
+def test_the_campaign_s_law_is_fitted_printed_and_can_be_used(
+    campaign: tuple[Path, archopt.GridResult], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, found = campaign
+    assert found.law is not None
+    assert len(found.law.cells) == len(CELLS)
+    assert found.to_dict()["verdict"] == found.law.verdict().split("\n")
+    assert archopt.ScalingLaw.load(out / "law.json").verdict() == found.law.verdict()
+    url = f"sqlite:///{out / 'study.db'}"
+    named = [f"prices-n{n}-d{d}={n}" for n, d in CELLS]
+    sources = [["--name", "prices"], [word for name in named for word in ("--study", name)]]
+    for source in sources:
+        assert run(["fit", *source, "--storage", url, "--json"]) == 0
+        cells = json.loads(capsys.readouterr().out)["cells"]
+        assert [(cell["n_samples"], cell["d_model"]) for cell in cells] == sorted(CELLS, key=lambda cell: cell[::-1])
+    recommend = ["recommend", "--d-model", "24", "--samples", "500", "--json", "--basis"]
+    if found.law.fits or any(not cell.censored for cell in found.law.cells):
+        assert run([*recommend, "law", "--name", "prices", "--storage", url]) == 0
+        assert json.loads(capsys.readouterr().out)["sources"][0]["name"] == "law"
+    for bad, told in (
+        (["--study", "prices-n30-d8=30"], "--study needs --storage"),
+        (["--study", "none=30", "--storage", url], "the storage holds no study 'none'"),
+        (["--study", "prices-n30-d8=many", "--storage", url], "--study must be NAME=N or NAME=N,D"),
+    ):
+        assert run(["fit", *bad]) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_the_same_call_again_trains_nothing_and_says_the_same(
@@ -172,7 +207,7 @@ def test_other_sizes_reuse_the_cells_that_exist_and_comparisons_are_made_as_far_
     assert any("to keep within the campaign's budget" in caveat for caveat in without.caveats)
 
     # the table of the campaign is of all its cells
-    every = load_campaign_cells(f"sqlite:///{out / 'study.db'}", "prices")
+    every, _ = load_campaign_cells(f"sqlite:///{out / 'study.db'}", "prices")
     assert set(zip(every.n_samples, every.d_model, strict=True)) == {*CELLS, (45, 8)}
 
 
@@ -288,4 +323,4 @@ def test_a_campaign_that_no_storage_holds(tmp_path: Path) -> None:
     optuna.create_study(study_name="unrelated", storage=url)
     with pytest.raises(StorageError, match="has no campaign 'prices' over several sizes; it has 'other'"):
         load_campaign_cells(url, "prices")
-    assert load_campaign_cells(url, "other").empty
+    assert load_campaign_cells(url, "other")[0].empty

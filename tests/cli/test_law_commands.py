@@ -62,7 +62,7 @@ def test_recommend_fits_a_file(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("fit", "give one of FILE, --name but got none"),
+        ("fit", "give one of FILE, --name, --study but got none"),
         ("fit a.csv --name b", "got FILE and --name"),
         ("fit nothing.csv", "cannot be read"),
         ("fit --name nothing", "no campaign 'nothing'"),
