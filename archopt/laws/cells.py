@@ -3,19 +3,19 @@
 In a cell the mean losses y_k at x_k = log2 head_dim are read, within `WINDOW` of the lowest and those tied with it, as
 (ours)
 
-(L1)  y_k = a + b (x_k - v)^2 + c (x_k - v)^3 + e_k,    e_k ~ N(0, s^2 / r_k + m^2)
+(L1)  y_k = a + b ((x_k - v)^2 + k (x_k - v)^3 / w) + e_k,    e_k ~ N(0, s^2 / r_k + m^2)
 
-with r_k runs, the noise s of one run and a misfit m, since losses are no polynomials. The level a has a flat prior. The
-curvature b > 0 has a normal one, cut at 0, whose mean b0 and sd take the parabola from the lowest to the highest loss
-read; the skew c a normal one about 0 with sd `SKEW` b0: wide heads need not cost what narrow ones do, and a parabola's
-vertex would then owe to which head_dims D happens to have. All three are integrated out, in closed form:
+with r_k runs, the noise s of one run and a misfit m, since losses are no polynomials; w is the distance of v to the
+farthest x_k read. The level a has a flat prior. The curvature b > 0 has a normal one, cut at 0, whose mean b0 and sd
+take the parabola from the lowest to the highest loss read. The skew k is one of `SKEWS`, up to 2/3 either way, beyond
+which the curve would turn down again: wide heads need not cost what narrow ones do, and a parabola's vertex would owe
+to which head_dims D happens to have. All three are integrated out, a and b in closed form:
 
-(L2)  log L(v) = P q^2 / 2 - log(P) / 2 + log Phi(q sqrt(P)) + g C3^2 / 2 - log(1 + SKEW^2 b0^2 S33) / 2
-      P = S22 - g S23^2 + 1/b0^2,    q = (C2 - g S23 C3 + 1/b0) / P,    g = SKEW^2 b0^2 / (1 + SKEW^2 b0^2 S33)
+(L2)  L(v) = sum_k exp(P q^2 / 2) Phi(q sqrt(P)) / sqrt(P),    P = S(v, k) + 1/b0^2,    q = (C(v, k) + 1/b0) / P
 
-with S_ij the weighted covariance (times the sum of weights) of (x - v)^i and (x - v)^j, and C_i that of (x - v)^i and
-y. All are polynomials in v whose coefficients are weighted moments, so that thousands of resampled cells cost no more
-than one. No curve is extrapolated: below the lowest head_dim tried L is flat, at the highest it comes to there, and so
+with S the weighted variance (times the sum of weights) of the bracket in (L1), and C its covariance with y. Both are
+polynomials in v whose coefficients are weighted moments, so that thousands of resampled cells cost no more than one.
+No curve is extrapolated: below the lowest head_dim tried L is flat, at the highest it comes to there, and so
 above the highest one. An optimum on the edge of what was tried is thereby censored: it says "there or beyond", though
 no farther than heads can be, from d_k = 1 to D, give or take an octave.
 """
@@ -33,7 +33,7 @@ Array = npt.NDArray[np.float64]
 STEP = 0.125  # octaves
 GRID: Array = np.arange(-1.0, 13.0 + STEP / 2, STEP)  # of the vertex: head_dim 0.5 to 8,192
 WINDOW = 2.0  # octaves around the lowest losses that are read: farther out losses are no parabola
-SKEW = 0.3  # sd of c / b, an octave
+SKEWS = (-2.0 / 3.0, -1.0 / 3.0, 0.0, 1.0 / 3.0, 2.0 / 3.0)
 TIED = 1.645  # standard errors of a difference up to which losses are not told apart: one-sided, 5 %
 MIN_READ = 4  # head_dims that are read all the same, where there are as many
 LEAST_MISFIT = 0.02  # share of the losses' range that a parabola leaves at best
@@ -157,13 +157,17 @@ def log_likelihood(cells: Stack, loss: Array) -> Array:
     m2, m3, m4, m5, m6 = (_about(v, of_x[: power + 1]) for power in (2, 3, 4, 5, 6))
     c2, c3 = _about(v, of_y[:3]), _about(v, of_y)
     total, b0 = total[..., None], b0[..., None]
-    s22, s23, s33 = m4 - m2**2 / total, m5 - m2 * m3 / total, np.maximum(m6 - m3**2 / total, 0.0)
-    skew = (SKEW * b0) ** 2
-    gain = skew / (1.0 + skew * s33)
-    precision = np.maximum(s22 - gain * s23**2, 0.0) + 1.0 / b0**2
-    mean = (c2 - gain * s23 * c3 + 1.0 / b0) / precision
-    found = 0.5 * precision * mean**2 - 0.5 * np.log(precision) + log_ndtr(mean * np.sqrt(precision))  # (L2)
-    found += 0.5 * gain * c3**2 - 0.5 * np.log1p(skew * s33)
+    s22, s23, s33 = m4 - m2**2 / total, m5 - m2 * m3 / total, m6 - m3**2 / total
+    read = weight > 0.0
+    first, last = (np.where(read, cells.x, fill) for fill in (np.inf, -np.inf))
+    farthest = np.maximum(GRID - first.min(axis=-1)[..., None], last.max(axis=-1)[..., None] - GRID)
+    found = np.full_like(v, -np.inf)
+    for skew in SKEWS:
+        share = skew / farthest
+        precision = np.maximum(s22 + share * (2.0 * s23 + share * s33), 0.0) + 1.0 / b0**2
+        mean = (c2 + share * c3 + 1.0 / b0) / precision
+        term = 0.5 * precision * mean**2 - 0.5 * np.log(precision) + log_ndtr(mean * np.sqrt(precision))
+        found = np.logaddexp(found, term)  # (L2)
     low, high = cells.ends[:, :1], cells.ends[:, 1:]
     lowest = np.where(low + 1e-9 >= GRID, found, -np.inf).max(axis=-1, keepdims=True)
     highest = np.where(high - 1e-9 <= GRID, found, -np.inf).max(axis=-1, keepdims=True)
@@ -275,21 +279,21 @@ def _reading(cells: Stack, loss: Array) -> npt.NDArray[np.bool_]:
 
 
 def _range(cells: Stack, loss: Array, read: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
-    """(R, C) range of the losses read, and the curvature that spans it from the lowest to the farthest."""
+    """(R, C) range of the losses read, and the octaves from the lowest to the farthest of them."""
     high, low = np.where(read, loss, -np.inf).max(axis=-1), np.where(read, loss, np.inf).min(axis=-1)
     lowest = np.where(read, loss, np.inf).argmin(axis=-1)
     at = np.take_along_axis(np.broadcast_to(cells.x, loss.shape), lowest[..., None], axis=-1)
     reach = np.where(read, np.abs(cells.x - at), 0.0).max(axis=-1)
     spread = np.maximum(high - low, 1e-12 * np.maximum(np.abs(low), 1e-290))
-    return spread, spread / np.maximum(reach, 0.5) ** 2
+    return spread, np.maximum(reach, 0.5)
 
 
 def _weights(cells: Stack, loss: Array) -> tuple[Array, Array]:
-    """(R, C, K) precisions of the losses read, 0 elsewhere, and (R, C) the curvature's prior mean."""
+    """(R, C, K) precisions of the losses read, 0 elsewhere, and (R, C) the curvature's prior mean b0."""
     read = _reading(cells, loss)
-    spread, b0 = _range(cells, loss, read)
+    spread, reach = _range(cells, loss, read)
     variance = cells.noise + (cells.misfit * spread[..., None]) ** 2
-    return np.where(read, 1.0 / variance, 0.0), b0
+    return np.where(read, 1.0 / variance, 0.0), spread / reach**2
 
 
 def _misfit(x: Array, loss: Array, noise: Array) -> float:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archopt.laws.cells import GRID, SKEW, Cell, Stack, bounding, log_likelihood, stack, vertices
+from archopt.laws.cells import GRID, SKEWS, Cell, Stack, bounding, log_likelihood, stack, vertices
 
 
 def cell(log2_head_dim, loss, *, runs=1.0, residuals=(), degrees=0, d_model=64):
@@ -42,20 +42,18 @@ def test_the_closed_form_is_the_integral_over_level_curvature_and_skew() -> None
     closed = log_likelihood(stacked, y[None, None])[0, 0]
     variance = 0.03**2 + (0.1 * 0.2) ** 2  # the range read is 0.2
     b0 = 0.2 / 2.0**2  # from the lowest, at 2, to the farthest, at 4
-
-    # on a fine grid of all three, far beyond their priors and posteriors
-    level, curvature, skew = np.meshgrid(
-        np.linspace(0.6, 1.4, 121), np.linspace(0.0, 7 * b0, 141), np.linspace(-6, 6, 121) * SKEW * b0, indexing="ij"
-    )
+    # on a fine grid of level and curvature, far beyond their priors and posteriors
+    level, curvature = np.meshgrid(np.linspace(0.0, 2.0, 801), np.linspace(0.0, 10 * b0, 501), indexing="ij")
     edge = np.where(curvature == 0.0, 0.5, 1.0)  # trapezoids
+    prior = ((curvature - b0) / b0) ** 2
 
     def integral_at(v: float) -> float:
-        misfit = sum(
-            (y_k - level - curvature * (x_k - v) ** 2 - skew * (x_k - v) ** 3) ** 2
-            for x_k, y_k in zip(x, y, strict=True)
-        )
-        prior = ((curvature - b0) / b0) ** 2 + (skew / (SKEW * b0)) ** 2
-        return float((edge * np.exp(-0.5 * (misfit / variance + prior))).sum())
+        total = 0.0
+        for skew in SKEWS:
+            shape = (x - v) ** 2 + skew * (x - v) ** 3 / np.abs(x - v).max()
+            misfit = sum((y_k - level - curvature * shape_k) ** 2 for shape_k, y_k in zip(shape, y, strict=True))
+            total += float((edge * np.exp(-0.5 * (misfit / variance + prior))).sum())
+        return total
 
     at = [int(np.abs(GRID - v).argmin()) for v in (1.5, 2.0, 2.5, 3.5)]
     integral = [integral_at(GRID[i]) for i in at]
