@@ -43,7 +43,7 @@ def test_the_closed_form_is_the_integral_over_level_curvature_and_skew() -> None
     variance = 0.03**2 + (0.1 * 0.2) ** 2  # the range read is 0.2
     b0 = 0.2 / 2.0**2  # from the lowest, at 2, to the farthest, at 4
     # on a fine grid of level and curvature, far beyond their priors and posteriors
-    level, curvature = np.meshgrid(np.linspace(0.0, 2.0, 801), np.linspace(0.0, 10 * b0, 501), indexing="ij")
+    level, curvature = np.meshgrid(np.linspace(0.0, 2.0, 401), np.linspace(0.0, 8 * b0, 2001), indexing="ij")
     edge = np.where(curvature == 0.0, 0.5, 1.0)  # trapezoids
     prior = ((curvature - b0) / b0) ** 2
 
