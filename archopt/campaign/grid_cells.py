@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from archopt.campaign.cell import Cell, CellData, prepare_cell, read_data
 from archopt.campaign.cells_table import cell_name
-from archopt.campaign.settings import RESULTS_FOLDER, Settings
+from archopt.campaign.settings import RESULTS_FOLDER, Settings, command_line
 from archopt.errors import AllocationError, ArchoptError, OptionError
 
 FEWEST_SPLITS = 3  # between two ends an optimum can be looked for; of two splits there is no between
@@ -57,11 +57,13 @@ class GridPlan:
         base: of the whole campaign: its budget, name, place; n and D are those of the first cell.
         cells: settings and cell by (n, D), in order of n and D.
         left_out: reasons by (n, D) as asked for; n is None where it was left to the data.
+        command: that repeats the campaign.
     """
 
     base: Settings
     cells: Mapping[tuple[int, int], tuple[Settings, Cell]]
     left_out: Mapping[tuple[int | None, int], str]
+    command: str
 
     def left_out_by_reason(self) -> list[tuple[str, str]]:
         """Which cells, in words, and why."""
@@ -109,9 +111,11 @@ def plan_grid(data: str, d_models: Sequence[int], n_samples: Sequence[int], opti
                 leave_out(n, width, error)
     if not cells:
         raise _nothing_left(left_out, errors)
-    base = _base(next(iter(cells.values()))[0])
+    first = next(iter(cells.values()))[0]
+    command = command_line(replace(first, n_samples=None), widths, [n for n in sizes if n is not None])
+    base = _base(first)
     placed = {(n, width): (_placed(settings, base), cell) for (n, width), (settings, cell) in sorted(cells.items())}
-    return GridPlan(base, placed, left_out)
+    return GridPlan(base, placed, left_out, command)
 
 
 def _distinct(name: str, sizes: Sequence[int]) -> list[int]:

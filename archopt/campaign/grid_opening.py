@@ -7,7 +7,6 @@ from archopt.campaign.cell_run import CellRun
 from archopt.campaign.cells_table import cells_of
 from archopt.campaign.grid_cells import GridPlan
 from archopt.campaign.opening import open_study, opening_of, queue_opening
-from archopt.campaign.settings import command_line
 from archopt.campaign.stopping import count_trials
 from archopt.campaign.storage import load_settings, open_storage, prepare_folder, refuse_other_settings, remove_folders
 from archopt.errors import StorageError
@@ -49,13 +48,11 @@ def open_grid(plan: GridPlan, progress: Progress, started: float) -> tuple[CellR
         remove_folders(made)
         raise
     _say(plan, n_known=len(before.keys() & identities.keys()), progress=progress)
-    widths = list(dict.fromkeys(width for _, width in plan.cells))
-    command = command_line(base, widths, list(dict.fromkeys(n for n, _ in plan.cells)))
     runs = []
     for settings, cell in plan.cells.values():
         study = open_study(settings, cell, storage, identities[settings.campaign_name()])
         spent = SpentTime.of(study, started)
-        runs.append(CellRun(settings, cell, progress, study, storage, spent, cell.prior, command))
+        runs.append(CellRun(settings, cell, progress, study, storage, spent, cell.prior, plan.command))
     return tuple(runs)
 
 

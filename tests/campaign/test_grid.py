@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,7 +119,9 @@ def test_files(campaign: tuple[Path, archopt.GridResult]) -> None:
     }
     files = {"recommendation.json", "report.html", "rungs.csv", "trials.csv"}
     assert all({path.name for path in (out / f"n{n}-d{d}").iterdir()} == files for n, d in CELLS)
-    assert "--d-model 8,12 " in (out / "n30-d8" / "report.html").read_text()
+    report = (out / "n30-d8" / "report.html").read_text()
+    assert f"--d-model 7,8,12 --target price --samples 30,60,5000 --trials {N_TRIALS} --steps 10 --workers 2" in report
+    assert "--storage" not in report
     written = pd.read_csv(out / "cells.csv")
     pd.testing.assert_frame_equal(written, found.frame, check_exact=False, rtol=1e-12)
     assert (written.n_heads * written.head_dim == written.d_model).all()
@@ -182,6 +185,23 @@ def test_the_same_call_again_trains_nothing_and_says_the_same(
         complaint = capfd.readouterr().err.strip().splitlines()[-1]
         assert "exists with other settings (seed was 0, now 1)" in complaint
     assert set(_n_trials(out)) == set(counts)
+
+
+def test_a_table_that_cannot_be_written_is_said_after_the_answer(
+    campaign: tuple[Path, archopt.GridResult], table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(campaign[0], tmp_path / "copy")
+    (tmp_path / "copy" / "cells.csv").unlink()
+    (tmp_path / "copy" / "cells.csv").mkdir()  # nothing can be put in its place
+    (tmp_path / "copy" / "cells.csv" / "file").write_text("")
+    line = f"search {table} --target price --d-model 8,12 --samples 30,60 --steps 10 --trials {N_TRIALS} --quiet"
+    assert run([*line.split(), "--out", str(tmp_path / "copy")]) == 1
+    out, err = capfd.readouterr()
+    assert "P(best)" in out
+    assert f"Stopped: the budget of {N_TRIALS} trials is spent." in out
+    assert "Written to" not in out
+    assert err.startswith("archopt: cannot write")
+    assert len(err.strip().splitlines()) == 1
 
 
 def test_other_sizes_reuse_the_cells_that_exist_and_comparisons_are_made_as_far_as_the_budget_reaches(
