@@ -41,6 +41,7 @@ def test_what_is_not_clear_is_asked_for(changes: dict, told: str) -> None:
 
 
 def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")  # reads Parquet
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "broken.parquet").write_text("x")
     for name in ("none.csv", "empty.csv", "broken.parquet", "."):
@@ -49,6 +50,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
 
 
 def test_csv_and_parquet_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
     FRAME.to_csv(tmp_path / "runs.csv", index=False)
     FRAME.to_parquet(tmp_path / "runs.parquet")
     for name in ("runs.csv", "runs.parquet"):
