@@ -110,7 +110,7 @@ class Vertex:
         censored: "below" or "above" where the best may well lie beyond the lowest or highest head_dim tried, "both"
             where either, "" elsewhere.
         best_tried: head_dim with the lowest mean loss.
-        tied: the head_dims whose loss is not told apart from that one; all of them where noise is not known.
+        tied: the head_dims whose loss is not told apart from that one; none where the noise is not known.
     """
 
     head_dim: float
@@ -239,7 +239,7 @@ def _vertex(cell: Cell, stacked: Stack, row: int, likelihood: Array) -> Vertex:
         high=upper,
         censored={(True, True): "both", (True, False): "below", (False, True): "above"}.get((below, above), ""),
         best_tried=float(2.0 ** cell.log2_head_dim[best]),
-        tied=tuple(float(2.0**each) for each in cell.log2_head_dim[~apart if known else slice(None)]),
+        tied=tuple(float(2.0**each) for each in cell.log2_head_dim[~apart & known]),
     )
 
 

@@ -27,7 +27,12 @@ def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame":
     try:
         if Path(path).suffix.lower() in _PARQUET:
             return pd.read_parquet(path)
-        return pd.read_csv(path, skipinitialspace=True)
+        frame = pd.read_csv(path, skipinitialspace=True)
+        if len(frame.columns) == 1:  # Excel's way in much of Europe, or tabs
+            separator = next((mark for mark in (";", "\t") if mark in str(frame.columns[0])), None)
+            if separator is not None:
+                return pd.read_csv(path, sep=separator, skipinitialspace=True)
+        return frame
     except OSError as error:
         raise DataError(f"{shown} cannot be read ({error.strerror or error})") from None
     except (ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:

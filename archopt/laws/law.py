@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from math import log2
 from pathlib import Path
@@ -79,7 +80,8 @@ class CellSummary:
     Attributes:
         head_dim, low, high: median and central 90 % interval of the vertex, within what was tried.
         censored: "below", "above", "both" where the best may lie beyond what was tried; "" elsewhere.
-        best_tried: head_dim with the lowest mean loss; ``tied`` those not told apart from it.
+        best_tried: head_dim with the lowest mean loss; ``tied`` those not told apart from it, none where the noise is
+            not known.
         tried: the lowest and the highest head_dim.
     """
 
@@ -268,6 +270,8 @@ class ScalingLaw:
             partial.write_text(json.dumps(self.to_dict(), default=str, allow_nan=False) + "\n", encoding="utf-8")
             partial.replace(target)
         except OSError as error:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
             raise OptionError(f"the law cannot be written to {str(target)[-120:]!r} ({error.strerror})") from None
 
     @classmethod

@@ -83,11 +83,13 @@ def _of_cells(law: "ScalingLaw") -> list[str]:
             "above": f"; it may lie above the widest tried, {cell.tried[1]}",
             "both": "; it may lie beyond either end",
         }[cell.censored]
-        tied = ", ".join(map(str, cell.tied))
+        tied = {
+            0: "; which others are tied with it the noise would tell.",
+            1: ", and no other is tied with it.",
+        }.get(len(cell.tied), f", tied: {', '.join(map(str, cell.tied))}.")
         lines.append(
             f"{place}: best head_dim about {cell.head_dim:.3g} [{cell.low:.3g}, {cell.high:.3g}]{beyond}; "
-            f"lowest loss at {cell.best_tried}"
-            + (f", tied: {tied}." if len(cell.tied) > 1 else ", and no other is tied with it.")
+            f"lowest loss at {cell.best_tried}{tied}"
         )
     if len(law.cells) > 12:
         lines.append(f"... and {len(law.cells) - 12} more cells.")

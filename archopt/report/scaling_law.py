@@ -60,7 +60,7 @@ def _cell(cell: "CellSummary") -> list[str]:
         f"{cell.low:.3g} to {cell.high:.3g}",
         {"": "", "below": "or lower", "above": "or higher", "both": "or beyond"}[cell.censored],
         str(cell.best_tried),
-        ", ".join(map(str, cell.tied)),
+        ", ".join(map(str, cell.tied)) or "noise unknown",
     ]
 
 

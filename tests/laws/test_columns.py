@@ -49,6 +49,12 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
             read_table(tmp_path / name)
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators_are_seen(tmp_path: Path, separator: str) -> None:
+    FRAME.to_csv(tmp_path / "runs.csv", index=False, sep=separator)
+    assert list(read_table(tmp_path / "runs.csv").columns) == list(FRAME.columns)
+
+
 def test_csv_and_parquet_are_read(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     FRAME.to_csv(tmp_path / "runs.csv", index=False)

@@ -107,8 +107,11 @@ def test_a_law_of_another_kind_is_refused(law: ScalingLaw, tmp_path: Path) -> No
 
 
 def test_a_law_that_cannot_be_written_is_refused(law: ScalingLaw, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="cannot be written"):
-        law.save(tmp_path / "no" / "law.json")
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "no" / "law.json", tmp_path / "folder"):
+        with pytest.raises(OptionError, match="cannot be written"):
+            law.save(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_refits_to_resampled_runs_stand_beside_the_posterior(campaign) -> None:
