@@ -81,7 +81,7 @@ def load_campaign_cells(storage_url: str, name: str) -> "tuple[pd.DataFrame, str
     """
     import optuna
 
-    _refuse_missing_file(storage_url)
+    refuse_missing_file(storage_url)
     storage = open_storage(storage_url)
     names = optuna.get_all_study_names(storage)
     cells = cells_of(name, names)
@@ -129,7 +129,7 @@ def _rows(study: "optuna.Study", n_samples: float | None, d_model: int | None) -
     return rows
 
 
-def _refuse_missing_file(url: str) -> None:
+def refuse_missing_file(url: str) -> None:
     """To read from a SQLite file that is not there would make it."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError

@@ -54,7 +54,9 @@ def fit_command(
     intrinsic_dim: Annotated[
         float | None, typer.Option(parser=real_number, help="d of the data [a range by family].", metavar="D")
     ] = None,
-    confidence: Annotated[float, typer.Option(parser=real_number, help="Of all intervals.")] = 0.9,
+    confidence: Annotated[
+        float, typer.Option(parser=real_number, help="Of the laws' intervals; cells have 90 %.")
+    ] = 0.9,
     bootstrap: Annotated[
         int, typer.Option(parser=whole_number, help="Refits to resampled runs, for a second interval.", metavar="N")
     ] = 0,
@@ -67,14 +69,17 @@ def fit_command(
 
     Example: archopt fit runs.csv --metric val_loss --direction minimize --out law.json
     """
+    from archopt.errors import OptionError
     from archopt.laws import fit_scaling_law
     from archopt.report.files import json_ready
     from archopt.report.scaling_law import print_law
 
     which = exactly_one([("FILE", file), ("--name", name), ("--study", study)])
+    columns = column_mapping(n_samples, d_model, n_heads, head_dim, metric, metric_sd, seed_column)
     if which == "FILE":
-        columns = column_mapping(n_samples, d_model, n_heads, head_dim, metric, metric_sd, seed_column)
         frame, direction = runs_of_file(str(file), columns=columns, direction=direction)
+    elif any((*columns.values(), direction, best_over, ignore)):
+        raise OptionError(f"options of columns and --direction are for a FILE, but got {which}, which knows its own")
     elif which == "--study":
         frame = runs_of_studies(study or (), storage)
     else:

@@ -71,20 +71,25 @@ def recommend_command(
 
     Example: archopt recommend --d-model 512 --samples 1e9 --law law.json
     """
+    from archopt.errors import OptionError
     from archopt.laws import recommend_size
     from archopt.report.scaling_law import print_size
 
     fitted = None
     if (law, name, data) != (None, None, None):
         which = exactly_one([("--law", law), ("--name", name), ("--data", data)])
+        columns = column_mapping(n_samples_column, d_model_column, n_heads, head_dim, metric, metric_sd, seed_column)
+        if which != "--data" and any((*columns.values(), direction, best_over, ignore)):
+            raise OptionError(
+                f"options of columns and --direction are for --data, but got {which}, which knows its own"
+            )
         if which == "--law":
+            if noise_sd is not None:
+                raise OptionError("--noise-sd is for fitting, but --law is fitted already: use --data or --name")
             from archopt.laws import ScalingLaw
 
             fitted = ScalingLaw.load(str(law))
         else:
-            columns = column_mapping(
-                n_samples_column, d_model_column, n_heads, head_dim, metric, metric_sd, seed_column
-            )
             if which == "--data":
                 frame, direction = runs_of_file(str(data), columns=columns, direction=direction)
             else:

@@ -41,12 +41,13 @@ def runs_of_studies(given: Sequence[str], storage: str | None) -> "pd.DataFrame"
     """
     import optuna
 
-    from archopt.campaign.cells_table import cells_frame
+    from archopt.campaign.cells_table import cells_frame, refuse_missing_file
     from archopt.campaign.storage import open_storage
 
     if storage is None:
         raise OptionError("--study needs --storage, the URL of the Optuna storage that holds it")
     sizes = [_sizes(text) for text in given]
+    refuse_missing_file(storage)
     opened = open_storage(storage)
     held = optuna.get_all_study_names(opened)
     for name, _, _ in sizes:

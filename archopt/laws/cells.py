@@ -41,6 +41,7 @@ UNKNOWN_MISFIT = 0.2  # the same where the noise is not known, and too few losse
 ENOUGH_DEGREES = 5
 EDGE_WEIGHT = 0.1  # probability at an edge of the tried range from which an optimum counts as censored
 BOUNDING = 0.6  # of a likelihood, at an edge of the tried range, below which a cell says that the optimum is not beyond
+_LEAST_RANGE = 1e-9  # of a cell's losses, in units: less are equal
 _OWN_NOISE = 4.0  # degrees of freedom that the other cells' noise counts for beside a cell's own
 
 
@@ -53,7 +54,7 @@ class Cell:
         group: further columns' values, by name.
         log2_head_dim: (K,) tried, rising.
         loss: (K,) means over runs; lower is better.
-        runs: (K,) how many; 1 where ``loss_sd`` tells.
+        runs: (K,) how many each mean is worth, which need not be whole; without a part where ``loss_sd`` tells.
         residuals: (N,) of single runs about their head_dim's (and seed's) mean, scaled to be unbiased; empty without
             repeated runs.
         degrees: of freedom behind them.
@@ -74,7 +75,11 @@ class Cell:
     def label(self) -> str:
         """Such as "n = 1,000, D = 48, n_layers = 4"."""
         return ", ".join(
-            [f"n = {self.n_samples:,.6g}", f"D = {self.d_model}", *(f"{name} = {value}" for name, value in self.group)]
+            [
+                f"n = {self.n_samples:,.6g}",
+                f"D = {self.d_model:,}",
+                *(f"{name} = {value}" for name, value in self.group),
+            ]
         )
 
 
@@ -90,6 +95,8 @@ class Stack:
         ends: (C, 2) lowest and highest log2 head_dim tried.
         widest: (C,) log2 D.
         noise_known: whether the noise was given, or came from repeated runs.
+
+    Losses are in units of the widest range of any cell, so that none is too small or too large to square.
     """
 
     x: Array
@@ -132,11 +139,12 @@ def stack(cells: Sequence[Cell], noise_sd: float | None) -> Stack:
     """
     longest = max(len(cell.loss) for cell in cells)
     x, loss, noise = (np.full((len(cells), longest), fill) for fill in (np.nan, np.nan, np.inf))
-    variances = _run_variances(cells, noise_sd)
+    unit = max(float(np.ptp(cell.loss)) for cell in cells) or 1.0
+    variances = _run_variances(cells, noise_sd, unit)
     for row, cell in enumerate(cells):
         size = len(cell.loss)
-        x[row, :size], loss[row, :size] = cell.log2_head_dim, cell.loss
-        noise[row, :size] = variances[row] / cell.runs if cell.loss_sd is None else cell.loss_sd**2
+        x[row, :size], loss[row, :size] = cell.log2_head_dim, (cell.loss - cell.loss[0]) / unit
+        noise[row, :size] = variances[row] / cell.runs if cell.loss_sd is None else (cell.loss_sd / unit) ** 2
     x, loss = _padded(x), _padded(loss)
     ends = np.array([[cell.log2_head_dim[0], cell.log2_head_dim[-1]] for cell in cells])
     known = noise_sd is not None or any(cell.degrees > 0 or cell.loss_sd is not None for cell in cells)
@@ -145,7 +153,7 @@ def stack(cells: Sequence[Cell], noise_sd: float | None) -> Stack:
 
 
 def log_likelihood(cells: Stack, loss: Array) -> Array:
-    """(R, C, grid) of the vertex for R sets of losses (R, C, K), by (L2); the largest of each is 0."""
+    """(R, C, grid) of the vertex for R sets of losses (R, C, K), by (L2); 0 at the likeliest head_dim from 1 to D."""
     weight, b0 = _weights(cells, loss)
     total = weight.sum(axis=-1)
     centre = (weight * cells.x).sum(axis=-1) / total
@@ -168,6 +176,8 @@ def log_likelihood(cells: Stack, loss: Array) -> Array:
         mean = (c2 + share * c3 + 1.0 / b0) / precision
         term = 0.5 * precision * mean**2 - 0.5 * np.log(precision) + log_ndtr(mean * np.sqrt(precision))
         found = np.logaddexp(found, term)  # (L2)
+    # equal losses say nothing of where the lowest is
+    found = np.where((b0 * farthest**2 > 2.0 * _LEAST_RANGE) | (cells.noise.min(axis=-1) > 0.0)[:, None], found, 0.0)
     low, high = cells.ends[:, :1], cells.ends[:, 1:]
     lowest = np.where(low + 1e-9 >= GRID, found, -np.inf).max(axis=-1, keepdims=True)
     highest = np.where(high - 1e-9 <= GRID, found, -np.inf).max(axis=-1, keepdims=True)
@@ -230,9 +240,9 @@ def _vertex(cell: Cell, stacked: Stack, row: int, likelihood: Array) -> Vertex:
     below = float(weight[low + gaps[0] / 2 > GRID].sum()) > EDGE_WEIGHT
     above = float(weight[high - gaps[-1] / 2 < GRID].sum()) > EDGE_WEIGHT
     best = int(cell.loss.argmin())
-    variance = stacked.noise[row, : len(cell.loss)]
+    variance, loss = stacked.noise[row, : len(cell.loss)], stacked.loss[row, : len(cell.loss)]
     known = bool((variance > 0.0).all())
-    apart = (cell.loss - cell.loss[best]) > TIED * np.sqrt(variance + variance[best])
+    apart = (loss - loss[best]) > TIED * np.sqrt(variance + variance[best])
     return Vertex(
         head_dim=median,
         low=lower,
@@ -248,10 +258,11 @@ def _padded(values: Array) -> Array:
     return np.where(np.isnan(values), values[:, :1], values)
 
 
-def _run_variances(cells: Sequence[Cell], noise_sd: float | None) -> Array:
+def _run_variances(cells: Sequence[Cell], noise_sd: float | None, unit: float) -> Array:
+    """(C,) of one run, in squared units."""
     if noise_sd is not None:
-        return np.full(len(cells), noise_sd**2)
-    own = np.array([float(cell.residuals @ cell.residuals) / max(len(cell.residuals), 1) for cell in cells])
+        return np.full(len(cells), (noise_sd / unit) ** 2)
+    own = np.array([float(((cell.residuals / unit) ** 2).sum()) / max(len(cell.residuals), 1) for cell in cells])
     degrees = np.array([float(cell.degrees) for cell in cells])
     if not degrees.any():
         return np.zeros(len(cells))
@@ -274,8 +285,9 @@ def _reading(cells: Stack, loss: Array) -> npt.NDArray[np.bool_]:
     first, last = (np.where(tied, cells.x, fill) for fill in (np.inf, -np.inf))
     below, above = first.min(axis=-1, keepdims=True) - cells.x, cells.x - last.max(axis=-1, keepdims=True)
     off = np.where(there, np.maximum(np.maximum(below, above), 0.0), np.inf)
-    nearest = np.sort(off, axis=-1)[..., min(MIN_READ, off.shape[-1]) - 1, None]
-    return np.asarray(there & (off <= np.maximum(WINDOW, np.where(np.isfinite(nearest), nearest, WINDOW)) + 1e-9))
+    wanted = np.minimum(MIN_READ, there.sum(axis=-1)) - 1
+    nearest = np.take_along_axis(np.sort(off, axis=-1), np.broadcast_to(wanted, off.shape[:-1])[..., None], axis=-1)
+    return np.asarray(there & (off <= np.maximum(WINDOW, nearest) + 1e-9))
 
 
 def _range(cells: Stack, loss: Array, read: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
@@ -284,7 +296,7 @@ def _range(cells: Stack, loss: Array, read: npt.NDArray[np.bool_]) -> tuple[Arra
     lowest = np.where(read, loss, np.inf).argmin(axis=-1)
     at = np.take_along_axis(np.broadcast_to(cells.x, loss.shape), lowest[..., None], axis=-1)
     reach = np.where(read, np.abs(cells.x - at), 0.0).max(axis=-1)
-    spread = np.maximum(high - low, 1e-12 * np.maximum(np.abs(low), 1e-290))
+    spread = np.maximum(high - low, _LEAST_RANGE)
     return spread, np.maximum(reach, 0.5)
 
 

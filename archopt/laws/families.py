@@ -15,7 +15,7 @@ nearly uncorrelated.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 
 import numpy as np
 import numpy.typing as npt
@@ -34,16 +34,18 @@ class Curve:
     """A law at given cells.
 
     Attributes:
-        name: a key of `FAMILIES`.
+        name: a key of `DESCRIPTIONS`.
         parameters: their names.
         values: parameters (R, p) to log2 head_dim (R, C).
         jacobian: parameters (R, p) to its derivatives (R, C, p).
+        least: of the first parameter; below it nothing changes any more.
     """
 
     name: str
     parameters: tuple[str, ...]
     values: Callable[[Array], Array]
     jacobian: Callable[[Array], Array]
+    least: float = -inf
 
 
 @dataclass(frozen=True)
@@ -140,4 +142,5 @@ def _bound(name: str, basis: Basis, n: Array, width: Array, rho: float) -> Curve
         free = at(theta, lambda row: _TABLE) > least
         return np.asarray((at(theta, lambda row: slope[row]) * free)[..., None])
 
-    return Curve(name, ("log2_bias_to_noise",), values, jacobian)
+    floor = min(float(np.interp(least, _TABLE, row)) for row in ratio)  # below it every cell is at d_k = d
+    return Curve(name, ("log2_bias_to_noise",), values, jacobian, floor)

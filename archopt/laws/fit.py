@@ -56,14 +56,19 @@ def tabulate(log_likelihood: Array, scatter: float) -> Tables:
     """Cells' log likelihoods (R, C, grid) of the vertex to those of the law's value, for one tau."""
     off = (GRID[:, None] - GRID) / scatter
     kernel = 0.375 * (1.0 + off**2 / DEGREES) ** -2.5 / scatter * STEP  # Student's density at 4 degrees of freedom
-    kernel /= np.maximum(kernel.sum(axis=1, keepdims=True), 1e-3)  # a kernel narrower than a step still has weight 1
+    kernel /= np.maximum(kernel.sum(axis=0), 1e-3)  # over v, also where it is narrow or cut at the grid's end
     value = np.log(np.maximum(np.exp(log_likelihood) @ kernel, 1e-300))
     slope = np.gradient(value, STEP, axis=-1)
     return Tables(scatter, value, slope, np.gradient(slope, STEP, axis=-1))
 
 
 def climb(tables: Tables, law: Curve, start: Array) -> tuple[Array, Array, Array]:
-    """theta (R, p) from ``start`` to a maximum; its log likelihood (R,), and log det of the information (R,)."""
+    """theta (R, p) from ``start`` to a maximum; its log likelihood (R,), and what REML takes off it (R,).
+
+    That is half the log determinant of the information, up to a constant: p/2 times the log of a cell's own. The
+    design's part is left out, since it is the same at every tau, and at the bound's floor, d_k = d, where the
+    parameter does nothing, it would be without limit.
+    """
     theta = start.copy()
     value, slope, bend = _look_up(tables, law.values(theta))
     total = value.sum(axis=-1)
@@ -80,6 +85,7 @@ def climb(tables: Tables, law: Curve, start: Array) -> tuple[Array, Array, Array
         moved = np.abs(np.einsum("rcp,rp->rc", jacobian, step)).max(axis=-1)
         step *= np.minimum(1.0, _LONGEST_STEP / np.maximum(moved, _SMALL))[:, None]
         tried = theta + step
+        tried[:, 0] = np.maximum(tried[:, 0], law.least)
         found = _look_up(tables, law.values(tried))
         better = found[0].sum(axis=-1) > total
         theta = np.where(better[:, None], tried, theta)
@@ -88,8 +94,8 @@ def climb(tables: Tables, law: Curve, start: Array) -> tuple[Array, Array, Array
         damping = np.clip(np.where(better, damping / 4.0, damping * 8.0), 1e-6, 1e6)
         if not (better & (moved > 1e-3)).any() and (damping > 1.0).all():
             break
-    information = log_density(tables, law, theta)[1]
-    return theta, total, np.linalg.slogdet(information + _SMALL * identity)[1]
+    of_a_cell = np.maximum(-bend, _LEAST_BEND).mean(axis=-1)
+    return theta, total, 0.5 * theta.shape[1] * np.log(of_a_cell)
 
 
 def log_density(tables: Tables, law: Curve, theta: Array) -> tuple[Array, Array]:
@@ -111,14 +117,16 @@ def fit_law(by_scatter: list[Tables], law: Curve, starts: Array) -> Fitted:
     theta, scatter, largest = best.theta, best.scatter, best.log_likelihood
     restricted = np.full(n_sets, -np.inf)
     for tables in by_scatter:
-        for start in starts:
-            found, total, determinant = climb(tables, law, start)
-            criterion = total - 0.5 * determinant
-            better = criterion > restricted
-            theta = np.where(better[:, None], found, theta)
-            scatter = np.where(better, tables.scatter, scatter)
-            restricted = np.maximum(restricted, criterion)
-            largest = np.maximum(largest, total)
+        climbed = [climb(tables, law, start) for start in starts]
+        totals = np.array([total for _, total, _ in climbed])  # (S, R)
+        first = totals.argmax(axis=0)
+        at = np.arange(n_sets)
+        found, total, loss = (np.array([item[i] for item in climbed])[first, at] for i in range(3))
+        better = total - loss > restricted
+        theta = np.where(better[:, None], found, theta)
+        scatter = np.where(better, tables.scatter, scatter)
+        restricted = np.maximum(restricted, total - loss)
+        largest = np.maximum(largest, total)
     return Fitted(theta, scatter, largest)
 
 
@@ -130,9 +138,11 @@ def starts(law: Curve, centres: Array, rng: np.random.Generator, count: int) -> 
     """
     size = len(law.parameters)
     if law.parameters == ("log2_bias_to_noise",):
-        scan = np.linspace(-30.0, 120.0, 8 * count)[:, None]
+        scan = np.linspace(law.least, law.least + 150.0, 301)[:, None]
         gap = ((law.values(scan) - centres) ** 2).sum(axis=-1)
-        return scan[np.argsort(gap)[:count]][:, None, :]
+        nearest = scan[int(gap.argmin()), 0]
+        places = np.maximum(nearest + 4.0 * (np.arange(count) - count // 3), law.least)  # about half an octave each
+        return np.concatenate([[nearest], places[1:]])[:, None, None]
     design = law.jacobian(np.zeros((1, size)))[0]
     least_squares = np.linalg.lstsq(design, centres - law.values(np.zeros((1, size)))[0], rcond=None)[0]
     spread = np.concatenate([[2.0], np.full(size - 1, 1.0)])

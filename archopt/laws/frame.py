@@ -19,6 +19,9 @@ COLUMNS = ("n_samples", "d_model", "n_heads", "head_dim", "loss", "loss_sd", "se
 # of a campaign's cells.csv: how many trials a loss rests on, which its loss_sd knows
 COUNT_COLUMN = "n_trials"
 FEWEST_HEAD_DIMS = 2  # in a cell, for it to say anything
+MOST = 1e100  # of a loss: what is beyond stands for infinity
+WIDEST = 8_192  # head_dim: far above any in use
+DIVERGED = 100.0  # times the distance from lower quartile to median: a run so far above the median tells of no head_dim
 _MOST_LISTED = 20
 
 
@@ -38,7 +41,11 @@ class Runs:
 
 
 def read_runs(
-    frame: "pd.DataFrame", *, best_over: Sequence[str] = (), ignore: Sequence[str] = (), direction: str = "minimize"
+    frame: "pd.DataFrame",
+    *,
+    best_over: Sequence[str] | str = (),
+    ignore: Sequence[str] | str = (),
+    direction: str = "minimize",
 ) -> Runs:
     """Check the columns, drop and list the rows that cannot be used, and average what repeats.
 
@@ -58,15 +65,25 @@ def read_runs(
         raise OptionError(f"a scaling law is fitted to a pandas DataFrame but got {type(frame).__name__}")
     if direction not in ("minimize", "maximize"):
         raise OptionError(f"direction must be minimize or maximize but got {direction!r}")
+    best_over, ignore = ([each] if isinstance(each, str) else list(each) for each in (best_over, ignore))
+    frame = frame.set_axis([str(name) for name in frame.columns], axis="columns")
     for option, named in (("best_over", best_over), ("ignore", ignore)):
         for name in named:
-            if name not in frame.columns or name in COLUMNS[:5]:
-                raise OptionError(f"{option} names {name!r}, but the columns it can name are {_names(frame)}")
+            fixed = COLUMNS if option == "best_over" else COLUMNS[:5]
+            if name not in frame.columns or name in fixed:
+                allowed = _listed([each for each in frame.columns if each not in fixed], _MOST_LISTED) or "none"
+                raise OptionError(f"{option} names {name!r}, but the columns it can name are {allowed}")
+    frame = frame.drop(columns=ignore)
     _refuse_missing(frame)
-    groups = [str(name) for name in frame.columns if name not in {*COLUMNS, COUNT_COLUMN, *best_over, *ignore}]
-    tidy, notes = _tidy(frame, groups, list(best_over))
+    groups = [name for name in frame.columns if name not in {*COLUMNS, COUNT_COLUMN, *best_over}]
+    tidy, notes = _tidy(frame, groups, best_over)
     if direction == "maximize":
         tidy["loss"] = -tidy["loss"]
+    try:
+        tidy, diverged = _without_diverged(tidy, [*groups, "d_model", "n_samples"])
+    except TypeError:
+        raise DataError("columns that make groups must hold text or numbers but one holds lists or the like") from None
+    notes += diverged
     cells: list[Cell] = []
     thin: list[Cell] = []
     keys = [*groups, "d_model", "n_samples"]
@@ -77,7 +94,7 @@ def read_runs(
         notes.append(f"left out {_counted(len(thin), 'cell')} with one head_dim: {_listed([c.label for c in thin], 5)}")
     if not cells:
         raise DataError(_why_no_cell(tidy, groups))
-    return Runs(tuple(cells), tuple(notes), int(sum(cell.runs.sum() for cell in cells)))
+    return Runs(tuple(cells), tuple(notes), len(tidy))
 
 
 def _refuse_missing(frame: "pd.DataFrame") -> None:
@@ -85,8 +102,9 @@ def _refuse_missing(frame: "pd.DataFrame") -> None:
     if "n_heads" not in frame.columns and "head_dim" not in frame.columns:
         missing.append("n_heads or head_dim")
     if missing:
+        there = _listed(list(frame.columns), _MOST_LISTED) or "none"
         raise DataError(
-            f"there is no column {' and none '.join(missing)}; the columns are {_names(frame, every=True)}: "
+            f"there is no column {' and none '.join(missing)}; the columns are {there}: "
             "rename them, or say which is which"
         )
     twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
@@ -117,8 +135,8 @@ def _tidy(frame: "pd.DataFrame", groups: list[str], best_over: list[str]) -> "tu
         elif name == "head_dim" and "n_heads" in numbers:
             continue
         else:
-            bad = ~np.isfinite(values)
-        drop(bad, f"whose {name} is missing or not a finite number")
+            bad = ~(np.abs(values) <= MOST) if name == "loss" else ~np.isfinite(values)
+        drop(bad, f"whose {name} is missing or not a finite number" + (f" up to {MOST:g}" if name == "loss" else ""))
     width = numbers["d_model"]
     heads = numbers.get("n_heads", np.full(len(frame), np.nan))
     head_dim = numbers.get("head_dim", np.full(len(frame), np.nan))
@@ -130,6 +148,8 @@ def _tidy(frame: "pd.DataFrame", groups: list[str], best_over: list[str]) -> "tu
     drop(good & ~whole, "where n_heads does not come out as a whole number of at least 1")
     drop(good & (width % np.where(whole, heads_, 1.0) != 0), "where n_heads does not divide d_model")
     drop(good & (numbers["n_samples"] < 2), "whose n_samples is below 2")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        drop(good & (width / heads_ > WIDEST), f"whose head_dim is above {WIDEST:,}, which is not looked at")
     if "loss_sd" in numbers:
         drop(good & (numbers["loss_sd"] < 0), "whose loss_sd is below 0")
     if not good.any():
@@ -146,17 +166,30 @@ def _tidy(frame: "pd.DataFrame", groups: list[str], best_over: list[str]) -> "tu
     return kept, notes
 
 
+def _without_diverged(tidy: "pd.DataFrame", keys: list[str]) -> "tuple[pd.DataFrame, list[str]]":
+    """Without runs so far above their cell's others that no head_dim explains it."""
+    by_cell = tidy.groupby(keys, sort=False, dropna=False)["loss"]
+    middle, quarter = by_cell.transform("median"), by_cell.transform("quantile", 0.25)
+    far = tidy["loss"] > middle + DIVERGED * (middle - quarter)
+    far &= middle > quarter
+    if not far.any():
+        return tidy, []
+    listed = _listed([f"{value:.3g}" for value in tidy.loc[far, "loss"]], 5)
+    count = _counted(int(far.sum()), "run")
+    limit = f"{DIVERGED:g} times as far above the cell's median as its lower quartile below"
+    return tidy[~far], [f"dropped {count} that diverged ({limit}): {listed}"]
+
+
 def _cell(rows: "pd.DataFrame", key: dict[str, Any], groups: list[str], best_over: list[str]) -> Cell:
     if best_over:
         rows = _best_values(rows, best_over)
     head_dims, column = np.unique(rows["head_dim"].to_numpy(), return_inverse=True)
     loss = rows["loss"].to_numpy(dtype=np.float64)
-    runs = np.bincount(column).astype(np.float64)
     given = None
     if "loss_sd" in rows:
         variance = rows["loss_sd"].to_numpy(dtype=np.float64) ** 2
-        given = np.sqrt(np.bincount(column, weights=variance)) / runs
-    means, residuals, degrees = _averages(loss, column, rows["seed"].to_numpy() if "seed" in rows else None)
+        given = np.sqrt(np.bincount(column, weights=variance)) / np.bincount(column)
+    means, runs, residuals, degrees = _averages(loss, column, rows["seed"].to_numpy() if "seed" in rows else None)
     if degrees > 0:
         residuals = residuals * np.sqrt(len(residuals) / degrees)
     return Cell(
@@ -172,14 +205,20 @@ def _cell(rows: "pd.DataFrame", key: dict[str, Any], groups: list[str], best_ove
     )
 
 
-def _averages(loss: Array, column: npt.NDArray[np.intp], seed: Any) -> tuple[Array, Array, int]:
-    """Means by head_dim, what is left, and its degrees of freedom; a recurring seed's own level is taken out."""
+def _averages(loss: Array, column: npt.NDArray[np.intp], seed: Any) -> tuple[Array, Array, Array, int]:
+    """Means by head_dim, how many runs each is worth, what is left, and its degrees of freedom.
+
+    A recurring seed's own level is taken out; where seeds do not meet every head_dim, a mean is worth fewer runs than
+    went into it. A run without a seed has one of its own.
+    """
     import pandas as pd
 
     size = int(column.max()) + 1
     indicator = np.eye(size)[column]
     if seed is not None:
-        block = pd.factorize(seed, use_na_sentinel=False)[0]
+        block = pd.factorize(seed)[0]  # -1 where missing
+        missing = block < 0
+        block[missing] = block.max() + 1 + np.arange(missing.sum())
         n_blocks = int(block.max()) + 1
         if 1 < n_blocks < len(loss):
             effects = np.eye(n_blocks)[block]
@@ -187,9 +226,11 @@ def _averages(loss: Array, column: npt.NDArray[np.intp], seed: Any) -> tuple[Arr
             found, _, rank, _ = np.linalg.lstsq(design, loss, rcond=None)
             joined = rank == size + n_blocks - 1
             if joined:  # else some head_dims share no seed with the rest, and levels cannot be told from them
-                return found[:size], loss - design @ found, len(loss) - rank
-    means = np.bincount(column, weights=loss) / np.bincount(column)
-    return means, loss - means[column], len(loss) - size
+                worth = 1.0 / np.diag(np.linalg.pinv(design.T @ design))[:size]
+                return found[:size], worth, loss - design @ found, len(loss) - rank
+    runs = np.bincount(column).astype(np.float64)
+    means = np.bincount(column, weights=loss) / runs
+    return means, runs, loss - means[column], len(loss) - size
 
 
 def _best_values(rows: "pd.DataFrame", best_over: list[str]) -> "pd.DataFrame":
@@ -213,16 +254,21 @@ def _why_no_cell(tidy: "pd.DataFrame", groups: list[str]) -> str:
 def _numbers(column: "pd.Series[Any]") -> Array:
     import pandas as pd
 
+    if column.dtype == object or pd.api.types.is_string_dtype(column.dtype):
+        text = column.astype(str).str.strip()
+        grouped = text.str.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?")  # 1,000 for a thousand
+        column = text.where(~grouped, text.str.replace(",", ""))
     return pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _plain(value: Any) -> object:
-    return value.item() if isinstance(value, np.generic) else value
+    """As JSON can hold it."""
+    import pandas as pd
 
-
-def _names(frame: "pd.DataFrame", *, every: bool = False) -> str:
-    names = [str(name) for name in frame.columns if every or name not in COLUMNS[:5]]
-    return _listed(names, 20) or "none"
+    if pd.isna(value):
+        return None
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def _listed(words: Sequence[str], most: int) -> str:

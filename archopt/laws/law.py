@@ -24,6 +24,17 @@ Array = npt.NDArray[np.float64]
 
 SCHEMA = "archopt.scaling_law/1"
 DRAWS = 4_000  # of a prediction: its quantiles to within 1 % of the interval
+_COMPARED = (
+    "law",
+    "formula",
+    "parameters",
+    "scatter",
+    "log_likelihood",
+    "delta_aicc",
+    "weight",
+    "rejected",
+    "largest_n_error",
+)
 T_DEGREES = 4  # of the scatter about a law, (L9)
 # Laws are fitted to a few octaves; how wrong they are beyond nobody has measured. Ours: each octave of n, or of D,
 # beyond the cells adds this many octaves of head_dim (sd).
@@ -105,7 +116,7 @@ class Prediction:
         head_dim: median, within [1, D].
         interval: central, at ``confidence``.
         allocations: the splits of D inside the interval, or the nearest one; by rising head_dim.
-        mean, sd: of log2 head_dim, before it is kept within [1, D].
+        mean, sd: median of log2 head_dim and half the width of its central 68 %, before it is kept within [1, D].
         basis: what it rests on.
         warnings: one line each.
     """
@@ -139,7 +150,7 @@ class ScalingLaw:
         intrinsic_dim_range: d of the data, for what the theory predicts.
         notes: what was dropped, assumed or should be known.
         plan: how much more data would tell laws apart, one line each.
-        confidence: of all intervals.
+        confidence: of the laws' intervals.
         provenance: version, time, source, counts, options.
     """
 
@@ -232,7 +243,7 @@ class ScalingLaw:
                     "largest_n_error": fit.largest_n_error,
                 }
             )
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=list(_COMPARED))
 
     def verdict(self) -> str:
         """What the data say of the theory, in plain words, one finding a line."""
@@ -373,7 +384,7 @@ class ScalingLaw:
 
 def _one_sided(cell: CellSummary) -> str:
     end = {"below": f"{cell.tried[0]} or less", "above": f"{cell.tried[1]} or more"}.get(cell.censored, "anything")
-    return f"{end} at n = {cell.n_samples:,.6g}, D = {cell.d_model}"
+    return f"{end} at n = {cell.n_samples:,.6g}, D = {cell.d_model:,}"
 
 
 def splits_inside(d_model: int, low: float, high: float, head_dim: float) -> tuple[HeadAllocation, ...]:

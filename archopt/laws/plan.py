@@ -112,4 +112,6 @@ def _extended(found: Evidence, scenario: Scenario) -> Evidence:
             cell if cell.loss_sd is None else replace(cell, loss_sd=cell.loss_sd / np.sqrt(scenario.run_factor))
             for cell in more
         ]
-    return evidence(more, found.noise_sd, found.basis)
+    wider = evidence(more, found.noise_sd, found.basis)
+    # the same misfit: noise that more runs take away is not the curves' shape
+    return replace(wider, stacked=replace(wider.stacked, misfit=found.stacked.misfit))

@@ -1,6 +1,6 @@
 """How sure a law's parameters are: draws from their posterior.
 
-The likelihood is (L9), the prior flat in theta and half-Cauchy in tau:
+The likelihood is (L9), the prior flat in theta, as far down as it changes anything, and half-Cauchy in tau:
 
 (L10)  p(theta, tau | cells) ~ prod_c M_c(law_c(theta); tau) / (1 + (tau / tau0)^2)
 
@@ -45,7 +45,8 @@ def posterior_draws(by_scatter: list[Tables], law: Curve, starts: Array, rng: np
         distance = ((normal * stretch) ** 2).sum(axis=1)
         proposal = -0.5 * (_DEGREES + size) * np.log1p(distance / _DEGREES) - np.log(np.diag(root)).sum()
         prior = np.log(tables.scatter) - np.log1p((tables.scatter / TYPICAL_SCATTER) ** 2)  # taus are spaced in log
-        weight.append(log_density(tables, law, proposed)[0] + prior - proposal)
+        density = np.where(proposed[:, 0] >= law.least, log_density(tables, law, proposed)[0], -np.inf)
+        weight.append(density + prior - proposal)
         drawn.append(np.column_stack([proposed, np.full(PER_SCATTER, tables.scatter)]))
     log_weight = np.concatenate(weight)
     probability = np.exp(log_weight - log_weight.max())

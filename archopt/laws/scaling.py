@@ -14,7 +14,7 @@ from archopt.laws.frame import read_runs
 from archopt.laws.law import CellSummary, ScalingLaw
 from archopt.laws.plan import plan_lines
 from archopt.laws.selection import Evidence, candidates, evidence, fit_laws
-from archopt.theory.checks import positive_number
+from archopt.theory.checks import finite_number, positive_number
 from archopt.theory.scaling import family_default
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def fit_scaling_law(
         family: "table" or "text": the range of the intrinsic dimension d for which the theory predicts.
         intrinsic_dim: d of the data, where known.
         smoothness: beta of the regression function.
-        confidence: of all intervals.
+        confidence: of the laws' intervals; the cells' are 90 % ones.
         n_bootstrap: refits to runs drawn again inside cells, for intervals beside the posterior's; 0 for none.
         seed: of all draws; equal arguments give equal results.
         plan: whether to simulate how much more data would tell laws apart.
@@ -71,10 +71,12 @@ def fit_scaling_law(
     beta = positive_number("smoothness", smoothness)
     if noise_sd is not None:
         noise_sd = positive_number("noise_sd", noise_sd)
-    if not 0.0 < confidence < 1.0:
+    if not 0.0 < finite_number("confidence", confidence, "a number between 0 and 1") < 1.0:
         raise OptionError(f"confidence must lie between 0 and 1 but got {confidence!r}")
     if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int) or not 0 <= n_bootstrap <= MAX_BOOTSTRAPS:
         raise OptionError(f"n_bootstrap must be a whole number from 0 to {MAX_BOOTSTRAPS:,} but got {n_bootstrap!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise OptionError(f"seed must be a whole number of at least 0 but got {seed!r}")
     runs = read_runs(frame, best_over=best_over, ignore=ignore, direction=direction)
     basis = Basis(
         n_samples=float(np.exp(np.mean([np.log(cell.n_samples) for cell in runs.cells]))),
@@ -92,7 +94,7 @@ def fit_scaling_law(
         cells=tuple(_summary(cell, vertex) for cell, vertex in zip(runs.cells, where, strict=True)),
         basis=basis,
         intrinsic_dim_range=default.intrinsic_dim_range if intrinsic_dim is None else (dimension, dimension),
-        notes=(*runs.notes, *_notes(found)),
+        notes=(*_few_rows(runs.n_rows, len(frame)), *runs.notes, *_notes(found)),
         plan=plan_lines(found, fits, seed) if plan else (),
         confidence=confidence,
         provenance={
@@ -111,6 +113,10 @@ def fit_scaling_law(
             "seed": seed,
         },
     )
+
+
+def _few_rows(used: int, given: int) -> list[str]:
+    return [f"only {used:,} of {given:,} rows could be used: see what was dropped"] if used < 0.8 * given else []
 
 
 def _notes(found: Evidence) -> list[str]:

@@ -12,15 +12,15 @@ from archopt.laws.fit import SCATTERS, Fitted, Tables, fit_law, starts, tabulate
 from archopt.laws.law import LawFit
 from archopt.laws.posterior import posterior_draws
 from archopt.laws.simulate import simulate_losses
+from archopt.laws.verdict import EVIDENCE
 
 Array = npt.NDArray[np.float64]
 
-EVIDENCE = 6.0  # of AICc, beyond which a law is rejected: a likelihood ratio of 20
 LEAST_LIKELIHOOD = 3.0  # in log: few cells make AICc punish parameters alone, which rejects nothing
 N_STARTS = 8
 N_DRAWS = 2_000  # from a posterior
 KEPT_DRAWS = 400  # of them, for predictions
-_MOST_ELEMENTS = 6_000_000  # of a table (sets, cells, grid)
+_MOST_ELEMENTS = 2_000_000  # of a table (sets, cells, grid)
 
 
 @dataclass(frozen=True)

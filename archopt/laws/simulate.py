@@ -26,7 +26,7 @@ def simulate_losses(
     rng: np.random.Generator,
     count: int,
 ) -> Array:
-    """(R, C, K) mean losses, by (L1) with the vertices of (L9).
+    """(R, C, K) mean losses, by (L1) without skew, with the vertices of (L9).
 
     Args:
         law_values: (C,) log2 head_dim that the law asks for.
@@ -54,8 +54,9 @@ def _mean_residuals(cells: Sequence[Cell], shape: tuple[int, ...], rng: np.rando
         if size == 0.0:
             continue
         unit = unit / size
-        most = int(cell.runs.max())
+        runs = np.maximum(np.rint(cell.runs), 1.0)
+        most = int(runs.max())
         picks = unit[rng.integers(0, len(unit), (shape[0], len(cell.loss), most))]
-        counted = np.arange(most) < cell.runs[:, None]
-        drawn[:, row, : len(cell.loss)] = (picks * counted).sum(axis=-1) / np.sqrt(cell.runs)
+        counted = np.arange(most) < runs[:, None]
+        drawn[:, row, : len(cell.loss)] = (picks * counted).sum(axis=-1) / np.sqrt(runs)
     return drawn

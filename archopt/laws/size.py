@@ -9,7 +9,7 @@ from typing import Any
 from archopt.allocation import HeadAllocation, feasible_allocations
 from archopt.errors import OptionError
 from archopt.laws.law import ScalingLaw
-from archopt.theory.checks import choice
+from archopt.theory.checks import choice, finite_number
 from archopt.theory.scaling import family_default, optimal_allocation
 
 BASES = ("theory", "law", "both")
@@ -123,7 +123,9 @@ def recommend_size(
     asked = choice("basis", ("theory" if law is None else "both") if basis is None else basis, BASES)
     if asked != "theory" and law is None:
         raise OptionError(f"basis {asked!r} needs a law: fit one, or use basis 'theory'")
-    if not 0.0 < confidence < 1.0:
+    if law is not None and not isinstance(law, ScalingLaw):
+        raise OptionError(f"law must be a ScalingLaw, such as ScalingLaw.load gives, but got {type(law).__name__}")
+    if not 0.0 < finite_number("confidence", confidence, "a number between 0 and 1") < 1.0:
         raise OptionError(f"confidence must lie between 0 and 1 but got {confidence!r}")
     splits = feasible_allocations(
         d_model, head_dim_multiple_of=head_dim_multiple_of, n_heads_multiple_of=n_heads_multiple_of

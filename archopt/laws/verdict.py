@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from archopt.laws.law import LawFit, ScalingLaw
 
 LINEAR_MARGIN = 0.1  # of the exponent of D in H: what "nearly linear" allows beyond the bound's range, as in `theory`
+EVIDENCE = 6.0  # of AICc, beyond which a law is rejected, if its likelihood is the lower one too: a ratio of 20
 COLLINEAR = 0.8  # correlation of log n and log D between cells from which their exponents are hard to separate
 
 
@@ -75,7 +76,7 @@ def _of_cells(law: "ScalingLaw") -> list[str]:
     lines = []
     for cell in law.cells[:12]:
         place = ", ".join(
-            [f"n = {cell.n_samples:,.6g}", f"D = {cell.d_model}", *(f"{k} = {v}" for k, v in cell.group.items())]
+            [f"n = {cell.n_samples:,.6g}", f"D = {cell.d_model:,}", *(f"{k} = {v}" for k, v in cell.group.items())]
         )
         beyond = {
             "": "",
@@ -103,15 +104,22 @@ def _growth(law: "ScalingLaw") -> str:
     value, low, high = found.interval("exponent_log_n")
     smooth = 2.0 / law.basis.exponent - law.basis.intrinsic_dim  # 2 beta
     asked = sorted(2.0 / (smooth + d) for d in law.intrinsic_dim_range)
+    if asked[0] == asked[1]:  # one d: give or take half, as the laboratory has it
+        asked = [0.5 * asked[0], 1.5 * asked[1]]
     measured = f"head_dim grows like (log n)^{value:.2f} [{low:.2f}, {high:.2f}]"
     least, most = law.intrinsic_dim_range
     theory = (
-        f"the theory's {asked[0]:.2f} (d = {least:.3g})"
+        f"the theory's {asked[0]:.2f} to {asked[1]:.2f} (d = {least:.3g}, give or take half)"
         if least == most
         else f"the theory's {asked[0]:.2f} to {asked[1]:.2f} (d from {least:.3g} to {most:.3g})"
     )
+    theorem = next((fit for fit in law.fits if fit.name == "log_theory"), None)
+    if theorem is not None and theorem.rejected and low <= asked[1] and high >= asked[0]:
+        return (
+            f"Growth with n: {measured}, which allows {theory}; but as a law of its own the theorem's is rejected "
+            f"(AICc + {theorem.delta:.1f}): something else moves head_dim."
+        )
     if high < asked[0] or low > asked[1]:
-        theorem = next((fit for fit in law.fits if fit.name == "log_theory"), None)
         if theorem is None or theorem.rejected:
             return f"Growth with n: {measured}, against {theory}: the data disagree with the theorem."
         return (
@@ -155,4 +163,5 @@ def _laws(law: "ScalingLaw") -> str:
 
 
 def _named(fit: "LawFit") -> str:
-    return f"{fit.name} ({DESCRIPTIONS[fit.name]}; AICc + {fit.delta:.1f})"
+    alone = ", for its parameters alone" if fit.delta > EVIDENCE and not fit.rejected else ""
+    return f"{fit.name} ({DESCRIPTIONS[fit.name]}; AICc + {fit.delta:.1f}{alone})"

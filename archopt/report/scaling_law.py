@@ -53,7 +53,7 @@ def print_size(found: "SizeRecommendation") -> None:
 
 
 def _cell(cell: "CellSummary") -> list[str]:
-    place = [f"n = {cell.n_samples:,.6g}", f"D = {cell.d_model}", *(f"{k} = {v}" for k, v in cell.group.items())]
+    place = [f"n = {cell.n_samples:,.6g}", f"D = {cell.d_model:,}", *(f"{k} = {v}" for k, v in cell.group.items())]
     return [
         ", ".join(place),
         f"{cell.head_dim:.3g}",

@@ -68,6 +68,11 @@ def test_recommend_fits_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         ("fit --name nothing", "no campaign 'nothing'"),
         (f"fit {FILE} --n-samples 4.5e6 --metric bleu", "is a low or a high 'bleu' better"),
         (f"fit {FILE} --metric bleu --direction maximize", "no column n_samples"),
+        ("fit --name a --direction maximize", "options of columns and --direction are for a FILE"),
+        ("fit --study a=1 --storage sqlite:///none.db", "does not exist"),
+        (f"fit {FILE} --n-samples 1e6 --metric bleu --direction maximize --seed=-1", "seed must be"),
+        ("recommend --d-model 512 --samples 1e6 --law a.json --metric x", "options of columns"),
+        ("recommend --d-model 512 --samples 1e6 --law a.json --noise-sd 1", "--noise-sd is for fitting"),
         ("recommend --samples 1e6", "d-model"),
         ("recommend --d-model 512", "samples"),
         ("recommend --d-model 512 --samples -3", "n_samples"),
@@ -87,6 +92,15 @@ def test_a_mistake_is_one_line(
     assert captured.err.count("\n") == 1
     assert told in captured.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("archopt.laws.scaling.fit_scaling_law", interrupted)
+    assert run(["fit", *VASWANI]) == 130
+    assert capsys.readouterr().err == "archopt: interrupted\n"
 
 
 def test_recommend_loads_nothing_heavy(tmp_path: Path) -> None:

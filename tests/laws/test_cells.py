@@ -121,7 +121,7 @@ def test_a_noisy_cell_is_drawn_towards_the_others() -> None:
     rng = np.random.default_rng(0)
     quiet = [cell(x, x, runs=3, residuals=0.1 * rng.choice([-1.0, 1.0], 12), degrees=8) for _ in range(9)]
     loud = cell(x, x, runs=3, residuals=1.0 * rng.choice([-1.0, 1.0], 12), degrees=8)
-    variances = stack([*quiet, loud], None).noise[:, 0] * 3
+    variances = stack([*quiet, loud], None).noise[:, 0] * 3 * 3.0**2  # three runs; losses in units of their range, 3
     shared = np.exp((9 * np.log(0.01) + np.log(1.0)) / 10)  # the geometric mean, equal degrees
     assert variances[0] == pytest.approx((4 * shared + 8 * 0.01) / 12)
     assert variances[-1] == pytest.approx((4 * shared + 8 * 1.0) / 12)
@@ -141,3 +141,21 @@ def test_cells_of_different_lengths_stand_side_by_side() -> None:
         noise_known=True,
     )
     assert both[1] == pytest.approx(log_likelihood(alone, long.loss[None, None])[0, 0], abs=1e-9)
+
+
+def test_padding_does_not_change_what_is_read() -> None:
+    short = cell([2.0, 6.0, 10.0], [1.0, 0.5, 0.9], d_model=2**11)
+    long = cell(np.arange(6.0), 0.1 * (np.arange(6.0) - 3.0) ** 2)
+    alone, beside = (
+        found(short, 0.05)[1],
+        log_likelihood(stack([short, long], 0.05), stack([short, long], 0.05).loss[None]),
+    )
+    assert beside[0, 0] == pytest.approx(alone, abs=1e-6)
+
+
+def test_equal_losses_say_nothing() -> None:
+    one = cell(np.arange(5.0), np.full(5, 2.0))
+    stacked, likelihood = found(one, None)
+    inside = (GRID >= 0.0) & (GRID <= 6.0)
+    assert np.ptp(likelihood[inside]) == 0.0
+    assert vertices([one], stacked)[0].censored == "both"

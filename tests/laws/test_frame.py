@@ -43,7 +43,7 @@ def test_contradictory_and_broken_rows_are_listed_and_dropped() -> None:
     runs = read_runs(rows)
     notes = "\n".join(runs.notes)
     assert "dropped 1 row where n_heads x head_dim is not d_model: 4" in notes
-    assert "dropped 1 row whose loss is missing or not a finite number: 5" in notes
+    assert "dropped 1 row whose loss is missing or not a finite number up to 1e+100: 5" in notes
     assert "dropped 1 row where n_heads does not divide d_model: 6" in notes
     assert "dropped 1 row whose n_samples is missing or not a finite number: 7" in notes
     assert runs.cells[0].loss == pytest.approx([3.0, 1.0, 2.0, 5.0])
@@ -130,3 +130,52 @@ def test_thin_cells_are_left_out() -> None:
     runs = read_runs(pd.concat([GOOD, GOOD.iloc[:1].assign(n_samples=200.0)]))
     assert len(runs.cells) == 1
     assert "left out 1 cell with one head_dim: n = 200, D = 48" in runs.notes
+
+
+def test_seeds_that_do_not_meet_every_head_dim_make_means_worth_less() -> None:
+    # a chain: each head_dim shares one seed with the next, so that the ends are compared over three noisy steps
+    dims = (4, 8, 12, 24)
+    rows = [(100, 48, d, seed, float(i)) for i, d in enumerate(dims) for seed in (i, i + 1)]
+    chain = read_runs(pd.DataFrame(rows, columns=["n_samples", "d_model", "head_dim", "seed", "loss"])).cells[0]
+    assert (chain.runs < 2.0).all()
+    whole = [(100, 48, d, seed, float(i)) for i, d in enumerate(dims) for seed in range(2)]
+    full = read_runs(pd.DataFrame(whole, columns=["n_samples", "d_model", "head_dim", "seed", "loss"])).cells[0]
+    assert full.runs == pytest.approx(2.0)
+
+
+def test_runs_without_a_seed_share_no_level() -> None:
+    frame = pd.concat([changed(seed=None), changed(seed=None)])
+    assert read_runs(frame).cells[0].degrees == 4
+
+
+def test_what_is_ignored_is_as_if_it_were_not_there() -> None:
+    frame = pd.concat([changed(seed=0), changed(seed=1, loss=[3.1, 1.2, 2.0, 4.4])])
+    assert read_runs(frame).cells[0].degrees == 3
+    assert read_runs(frame, ignore="seed").cells[0].degrees == 4
+    assert read_runs(changed(loss_sd=0.1), ignore=["loss_sd"]).cells[0].loss_sd is None
+
+
+def test_thousands_may_be_grouped() -> None:
+    assert read_runs(changed(n_samples="1,000")).cells[0].n_samples == 1_000.0
+
+
+def test_diverged_runs_are_dropped_with_a_note() -> None:
+    many = pd.concat([changed(seed=seed, loss=GOOD["loss"] + 0.1 * seed) for seed in range(4)], ignore_index=True)
+    many.loc[5, "loss"] = 1e6
+    runs = read_runs(many)
+    assert runs.cells[0].loss.max() < 10.0
+    assert runs.notes[0].startswith("dropped 1 run that diverged")
+    assert runs.notes[0].endswith(": 1e+06")
+
+
+def test_heads_wider_than_any_in_use_are_not_looked_at() -> None:
+    runs = read_runs(changed(d_model=32_768, head_dim=[64, 128, 8_192, 16_384]))
+    assert runs.cells[0].log2_head_dim.max() == 13.0
+    assert "dropped 1 row whose head_dim is above 8,192, which is not looked at: 4" in runs.notes
+
+
+def test_groups_can_be_missing_and_of_any_kind() -> None:
+    both = pd.concat([changed(size=None), changed(size=pd.Timestamp("2026-01-01"))])
+    assert {cell.group for cell in read_runs(both).cells} == {(("size", None),), (("size", "2026-01-01 00:00:00"),)}
+    with pytest.raises(DataError, match="lists or the like"):
+        read_runs(changed(size=[[1]] * 4))

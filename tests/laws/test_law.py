@@ -132,6 +132,8 @@ def test_refits_to_resampled_runs_stand_beside_the_posterior(campaign) -> None:
         ({"n_bootstrap": -1}, "n_bootstrap must be a whole number from 0"),
         ({"family": "image"}, "family must be"),
         ({"intrinsic_dim": 0.0}, "intrinsic_dim must be"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"confidence": "high"}, "confidence must be"),
     ],
 )
 def test_bad_options_are_refused(campaign, options: dict, told: str) -> None:
@@ -146,10 +148,26 @@ def test_few_cells_allow_no_law_but_say_what_they_saw(campaign) -> None:
     assert "at least 4 cells but there are 2" in law.not_fitted["constant"]
     assert "n does not vary" in law.not_fitted["log"]
     assert "best head_dim about" in law.verdict()
+    assert law.compare()["law"].tolist() == []
     carried = law.predict(1e5, 96)
     assert "no law could be fitted" in carried.warnings[0]
     assert carried.sd >= 0.75
     assert law.predict(1_000, 96).sd < 0.5  # the cell itself
+
+
+def test_estimates_lie_among_their_own_draws(campaign) -> None:
+    # with one width the bound's floor, where its parameter does nothing, had been taken for the best fit
+    frame = campaign(power, samples=(300, 1e3, 3e3, 1e4, 3e4), widths=(48,), scatter=0.2)
+    for fit in fit_scaling_law(frame, plan=False).fits:
+        for at, value in enumerate(fit.estimate):
+            assert fit.draws[:, at].min() <= value <= fit.draws[:, at].max()
+
+
+def test_a_group_that_is_missing_can_be_saved(campaign, tmp_path: Path) -> None:
+    frame = campaign(power, samples=(300, 1e3), widths=(24, 48)).assign(source=None)
+    law = fit_scaling_law(frame, plan=False)
+    law.save(tmp_path / "law.json")
+    assert ScalingLaw.load(tmp_path / "law.json").cells == law.cells
 
 
 def test_one_width_has_no_exponent_in_d(campaign) -> None:

@@ -70,6 +70,7 @@ def law_of(growth, width, *, theorem_rejected: bool = True) -> ScalingLaw:
         ((0.6, 0.4, 0.8), True, "the data disagree with the theorem"),
         ((0.6, 0.4, 0.8), False, "the data lean against it, and cannot tell"),
         ((-0.6, -0.8, -0.4), True, "the data disagree with the theorem"),
+        ((0.2, 0.15, 0.24), True, "as a law of its own the theorem's is rejected (AICc + 9.0)"),
         ((0.3, 0.2, 0.5), False, "is not rejected, but the interval is too wide to confirm it"),
         ((0.3, -0.2, 0.5), False, "No growth at all is not ruled out either"),
     ],
@@ -91,6 +92,11 @@ def test_heads_against_width(width, told: str) -> None:
     law = law_of((0.2, 0.1, 0.3), width)
     assert told in law.verdict()
     assert heads_exponent(law) == pytest.approx((1 - width[0], 1 - width[2], 1 - width[1]))
+
+
+def test_one_intrinsic_dimension_gives_half_either_way() -> None:
+    law = replace(law_of((0.16, 0.1, 0.22), (0.0, -0.1, 0.1), theorem_rejected=False), intrinsic_dim_range=(8.0, 8.0))
+    assert "within the theory's 0.08 to 0.25 (d = 8, give or take half): the data agree" in law.verdict()
 
 
 def test_sizes_that_move_together_are_said() -> None:
