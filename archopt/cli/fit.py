@@ -85,20 +85,23 @@ def fit_command(
     else:
         frame, known = runs_of_campaign(str(name), storage)
         family = family or known
-    law = fit_scaling_law(
-        frame,
-        noise_sd=noise_sd,
-        best_over=best_over or (),
-        ignore=ignore or (),
-        direction=direction or "minimize",
-        family=family or "table",
-        intrinsic_dim=intrinsic_dim,
-        confidence=confidence,
-        n_bootstrap=bootstrap,
-        seed=seed,
-        plan=plan,
-        source=str(file or name or ",".join(study or ())),
-    )
+    try:
+        law = fit_scaling_law(
+            frame,
+            noise_sd=noise_sd,
+            best_over=best_over or (),
+            ignore=ignore or (),
+            direction=direction or "minimize",
+            family=family or "table",
+            intrinsic_dim=intrinsic_dim,
+            confidence=confidence,
+            n_bootstrap=bootstrap,
+            seed=seed,
+            plan=plan,
+            source=str(file or name or ",".join(study or ())),
+        )
+    except KeyboardInterrupt:
+        raise typer.Abort from None  # which is said; typer ends without a word after the other
     if out is not None:
         law.save(out)
     if as_json:

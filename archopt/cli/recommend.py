@@ -127,14 +127,17 @@ def _fitted(
 ) -> "ScalingLaw":
     from archopt.laws import fit_scaling_law
 
-    return fit_scaling_law(
-        frame,  # type: ignore[arg-type]  # it checks
-        noise_sd=noise_sd,
-        best_over=best_over or (),
-        ignore=ignore or (),
-        direction=direction or "minimize",
-        family=family or "text",
-        intrinsic_dim=intrinsic_dim,
-        plan=False,
-        source=source,
-    )
+    try:
+        return fit_scaling_law(
+            frame,  # type: ignore[arg-type]  # it checks
+            noise_sd=noise_sd,
+            best_over=best_over or (),
+            ignore=ignore or (),
+            direction=direction or "minimize",
+            family=family or "text",
+            intrinsic_dim=intrinsic_dim,
+            plan=False,
+            source=source,
+        )
+    except KeyboardInterrupt:
+        raise typer.Abort from None  # which is said; typer ends without a word after the other

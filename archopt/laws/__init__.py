@@ -5,8 +5,9 @@ A law is loaded, and a size recommended, without what a fit needs: that is impor
 
 from typing import TYPE_CHECKING, Any
 
-from archopt.laws.law import CellSummary, LawFit, Prediction, ScalingLaw
+from archopt.laws.law import ScalingLaw
 from archopt.laws.next_cell import GridCellState, next_cell
+from archopt.laws.records import CellSummary, LawFit, Prediction
 from archopt.laws.size import SizeRecommendation, Source, recommend_size
 
 if TYPE_CHECKING:

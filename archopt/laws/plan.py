@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from archopt.laws.law import LawFit
+from archopt.laws.records import LawFit
 from archopt.laws.selection import Evidence, evidence, rejected_laws, resampled_fits
 
 ENOUGH = 0.8  # share of simulations in which the wrong law is rejected

@@ -11,8 +11,9 @@ from archopt.errors import OptionError
 from archopt.laws.cells import Cell, Vertex, vertices
 from archopt.laws.families import Basis
 from archopt.laws.frame import read_runs
-from archopt.laws.law import CellSummary, ScalingLaw
+from archopt.laws.law import ScalingLaw
 from archopt.laws.plan import plan_lines
+from archopt.laws.records import CellSummary
 from archopt.laws.selection import Evidence, candidates, evidence, fit_laws
 from archopt.theory.checks import finite_number, positive_number
 from archopt.theory.scaling import family_default

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from archopt.laws.cells import GRID, Cell, Stack, bounding, curvatures, log_likelihood, stack
 from archopt.laws.families import DESCRIPTIONS, Basis, Curve, curve, design_rank
 from archopt.laws.fit import SCATTERS, Fitted, Tables, fit_law, starts, tabulate
-from archopt.laws.law import LawFit
 from archopt.laws.posterior import posterior_draws
+from archopt.laws.records import LawFit
 from archopt.laws.simulate import simulate_losses
 from archopt.laws.verdict import EVIDENCE
 

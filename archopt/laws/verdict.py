@@ -8,7 +8,8 @@ import numpy as np
 from archopt.laws.families import DESCRIPTIONS
 
 if TYPE_CHECKING:
-    from archopt.laws.law import LawFit, ScalingLaw
+    from archopt.laws.law import ScalingLaw
+    from archopt.laws.records import LawFit
 
 LINEAR_MARGIN = 0.1  # of the exponent of D in H: what "nearly linear" allows beyond the bound's range, as in `theory`
 EVIDENCE = 6.0  # of AICc, beyond which a law is rejected, if its likelihood is the lower one too: a ratio of 20

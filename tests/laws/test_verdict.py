@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from archopt.laws.families import Basis
-from archopt.laws.law import CellSummary, LawFit, ScalingLaw
+from archopt.laws.law import ScalingLaw
+from archopt.laws.records import CellSummary, LawFit
 from archopt.laws.verdict import heads_exponent
 
 
