@@ -6,6 +6,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from archopt.allocation import allocation_of
 from archopt.campaign.cell import Cell, CellData, prepare_cell, read_data
 from archopt.campaign.cells_table import cell_name
 from archopt.campaign.settings import RESULTS_FOLDER, Settings, command_line
@@ -83,6 +84,8 @@ def plan_grid(data: str, d_models: Sequence[int], n_samples: Sequence[int], opti
     widths = _distinct("d_models", d_models)
     if not widths:
         raise OptionError("d_models must hold at least one width but got none")
+    for width in widths:
+        allocation_of(width, 1)  # what is no width is a mistake, not a cell to be left out
     cells: dict[tuple[int, int], tuple[Settings, Cell]] = {}
     left_out: dict[tuple[int | None, int], str] = {}
     errors: list[ArchoptError] = []

@@ -288,6 +288,7 @@ def test_a_limit_that_nothing_meets_is_named(table: Path, tmp_path: Path) -> Non
         ([7, 11], [30], {}, OptionError, "no cell can be searched: .* d_model = 7 .*; .* d_model = 11"),
         ([8, 12], [30], {"target": "prize"}, archopt.ArchoptError, "'prize'"),
         ([9, 12], [30], {"head_dim_multiple_of": 5}, OptionError, "no cell can be searched: .* = 9 .*; .* = 12 "),
+        ([24, 0], [30, 60], {}, AllocationError, "d_model must be a whole number of at least 1 but got 0"),
         ([9], [30, 60], {"head_dim_multiple_of": 5}, AllocationError, "^no split of d_model = 9 has head_dim"),
         ([], [30], {}, OptionError, "at least one width"),
         ([8], [30, -3], {}, OptionError, "n_samples must be a whole number from 1 to .* but got -3"),
