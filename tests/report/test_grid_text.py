@@ -31,6 +31,7 @@ GRID = {
         _cell(9_000, 2, None, [], False),
         _cell(90_000, 0, None, [], False),
     ],
+    "verdict": ["3 cells, n from 300 to 9,000, D = 48.", "No law was fitted."],
     "search": {
         "stopped_because": "the budget of 22 trials is spent",
         "n_trials": 22,
@@ -57,6 +58,7 @@ def test_what_is_missing_is_said() -> None:
         "No answer at n = 9,000, D = 48: no trial finished.",
         "Left out n = 90,000, D = 48: the data have fewer rows.",
         "Compared with today's practices on the test split: 1 of 2 cells.",
+        "3 cells, n from 300 to 9,000, D = 48. No law was fitted.",
         "Stopped: the budget of 22 trials is spent.",
         "Trials: 22 in 1 min 05 s.",
     ):
