@@ -19,6 +19,7 @@ from archopt.cli.column_options import (
     WidthColumn,
     column_mapping,
 )
+from archopt.cli.interrupts import said_when_interrupted
 from archopt.cli.numbers import real_number, whole_number
 from archopt.cli.runs_source import exactly_one, runs_of_campaign, runs_of_file, runs_of_studies
 
@@ -77,7 +78,7 @@ def fit_command(
     which = exactly_one([("FILE", file), ("--name", name), ("--study", study)])
     columns = column_mapping(n_samples, d_model, n_heads, head_dim, metric, metric_sd, seed_column)
     if which == "FILE":
-        frame, direction = runs_of_file(str(file), columns=columns, direction=direction)
+        frame = runs_of_file(str(file), columns=columns, direction=direction)
     elif any((*columns.values(), direction, best_over, ignore)):
         raise OptionError(f"options of columns and --direction are for a FILE, but got {which}, which knows its own")
     elif which == "--study":
@@ -85,7 +86,7 @@ def fit_command(
     else:
         frame, known = runs_of_campaign(str(name), storage)
         family = family or known
-    try:
+    with said_when_interrupted():
         law = fit_scaling_law(
             frame,
             noise_sd=noise_sd,
@@ -100,8 +101,6 @@ def fit_command(
             plan=plan,
             source=str(file or name or ",".join(study or ())),
         )
-    except KeyboardInterrupt:
-        raise typer.Abort from None  # which is said; typer ends without a word after the other
     if out is not None:
         law.save(out)
     if as_json:

@@ -19,6 +19,7 @@ from archopt.cli.column_options import (
     WidthColumn,
     column_mapping,
 )
+from archopt.cli.interrupts import said_when_interrupted
 from archopt.cli.numbers import real_number, whole_number
 from archopt.cli.runs_source import exactly_one, runs_of_campaign, runs_of_file
 
@@ -91,7 +92,7 @@ def recommend_command(
             fitted = ScalingLaw.load(str(law))
         else:
             if which == "--data":
-                frame, direction = runs_of_file(str(data), columns=columns, direction=direction)
+                frame = runs_of_file(str(data), columns=columns, direction=direction)
             else:
                 frame, known = runs_of_campaign(str(name), storage)
                 family = family or known
@@ -127,7 +128,7 @@ def _fitted(
 ) -> "ScalingLaw":
     from archopt.laws import fit_scaling_law
 
-    try:
+    with said_when_interrupted():
         return fit_scaling_law(
             frame,  # type: ignore[arg-type]  # it checks
             noise_sd=noise_sd,
@@ -139,5 +140,3 @@ def _fitted(
             plan=False,
             source=source,
         )
-    except KeyboardInterrupt:
-        raise typer.Abort from None  # which is said; typer ends without a word after the other

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def runs_of_file(path: str, *, columns: dict[str, str | None], direction: str | None) -> "tuple[pd.DataFrame, str]":
-    """The runs in a file, their columns renamed; and the direction to fit with."""
+def runs_of_file(path: str, *, columns: dict[str, str | None], direction: str | None) -> "pd.DataFrame":
+    """The runs in a file, their columns renamed; ``direction`` must be there for a metric that is not called loss."""
     from archopt.laws.columns import map_columns, read_table
 
-    return map_columns(read_table(path), columns, direction), direction or "minimize"
+    return map_columns(read_table(path), columns, direction)
 
 
 def runs_of_campaign(name: str, storage: str | None) -> "tuple[pd.DataFrame, str]":

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from archopt.cli.interrupts import said_when_interrupted
 from archopt.cli.numbers import real_number, whole_number
 
 
@@ -84,10 +85,8 @@ def theory_command(
         if not quiet:
             print(f"archopt: measuring theorem {numbers} ...", file=sys.stderr, flush=True)
 
-    try:
+    with said_when_interrupted():
         report = run_laboratory(setting, theorems=theorem or THEOREMS, confidence=confidence, on_start=say).to_dict()
-    except KeyboardInterrupt:
-        raise typer.Abort from None  # which is said; typer ends without a word after the other
     if as_json:
         typer.echo(json.dumps(json_ready(report)))
     else:

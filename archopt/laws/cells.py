@@ -28,6 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
+from archopt.laws.records import place
+
 Array = npt.NDArray[np.float64]
 
 STEP = 0.125  # octaves
@@ -73,14 +75,8 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Such as "n = 1,000, D = 48, n_layers = 4"."""
-        return ", ".join(
-            [
-                f"n = {self.n_samples:,.6g}",
-                f"D = {self.d_model:,}",
-                *(f"{name} = {value}" for name, value in self.group),
-            ]
-        )
+        """Which cell it is."""
+        return place(self.n_samples, self.d_model, self.group)
 
 
 @dataclass(frozen=True)

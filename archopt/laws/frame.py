@@ -79,16 +79,16 @@ def read_runs(
     tidy, notes = _tidy(frame, groups, best_over)
     if direction == "maximize":
         tidy["loss"] = -tidy["loss"]
+    keys = [*groups, "d_model", "n_samples"]
     try:
-        tidy, diverged = _without_diverged(tidy, [*groups, "d_model", "n_samples"])
+        tidy, diverged = _without_diverged(tidy, keys)
     except TypeError:
         raise DataError("columns that make groups must hold text or numbers but one holds lists or the like") from None
     notes += diverged
     cells: list[Cell] = []
     thin: list[Cell] = []
-    keys = [*groups, "d_model", "n_samples"]
     for key, rows in tidy.groupby(keys, sort=True, dropna=False):
-        cell = _cell(rows, dict(zip(keys, key, strict=True)), groups, list(best_over))
+        cell = _cell(rows, dict(zip(keys, key, strict=True)), groups, best_over)
         (cells if len(cell.loss) >= FEWEST_HEAD_DIMS else thin).append(cell)
     if thin:
         notes.append(f"left out {_counted(len(thin), 'cell')} with one head_dim: {_listed([c.label for c in thin], 5)}")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from archopt.allocation import allocation_of
 from archopt.errors import DataError, OptionError
 from archopt.laws.families import DESCRIPTIONS, Basis, curve
-from archopt.laws.records import CellSummary, LawFit, Prediction, splits_inside
+from archopt.laws.records import CellSummary, LawFit, Prediction, place, splits_inside
 from archopt.theory.checks import positive_number
 
 if TYPE_CHECKING:
@@ -69,11 +69,6 @@ class ScalingLaw:
     plan: tuple[str, ...]
     confidence: float
     provenance: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def best(self) -> LawFit | None:
-        """The law with the lowest AICc."""
-        return self.fits[0] if self.fits else None
 
     @property
     def winner(self) -> str | None:
@@ -132,15 +127,11 @@ class ScalingLaw:
 
         rows = []
         for fit in self.fits:
-            shown = ", ".join(
-                f"{name} {value:.3g} [{low:.3g}, {high:.3g}]"
-                for name, value, low, high in zip(fit.parameters, fit.estimate, fit.low, fit.high, strict=True)
-            )
             rows.append(
                 {
                     "law": fit.name,
                     "formula": DESCRIPTIONS[fit.name],
-                    "parameters": shown,
+                    "parameters": fit.in_words,
                     "scatter": fit.scatter,
                     "log_likelihood": fit.log_likelihood,
                     "delta_aicc": fit.delta,
@@ -290,4 +281,4 @@ class ScalingLaw:
 
 def _one_sided(cell: CellSummary) -> str:
     end = {"below": f"{cell.tried[0]} or less", "above": f"{cell.tried[1]} or more"}.get(cell.censored, "anything")
-    return f"{end} at n = {cell.n_samples:,.6g}, D = {cell.d_model:,}"
+    return f"{end} at {place(cell.n_samples, cell.d_model, ())}"

@@ -1,5 +1,6 @@
 """What a fit leaves: one record a law, one a cell, one a prediction."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,11 @@ import numpy.typing as npt
 from archopt.allocation import HeadAllocation, feasible_allocations, nearest_allocation
 
 Array = npt.NDArray[np.float64]
+
+
+def place(n_samples: float, d_model: int, group: Iterable[tuple[str, object]]) -> str:
+    """Such as "n = 1,000, D = 48, n_layers = 4"."""
+    return ", ".join([f"n = {n_samples:,.6g}", f"D = {d_model:,}", *(f"{name} = {value}" for name, value in group)])
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,14 @@ class LawFit:
         at = self.parameters.index(parameter)
         return self.estimate[at], self.low[at], self.high[at]
 
+    @property
+    def in_words(self) -> str:
+        """Every parameter with its interval, such as "exponent_n 0.2 [0.1, 0.3]"."""
+        return ", ".join(
+            f"{name} {value:.3g} [{low:.3g}, {high:.3g}]"
+            for name, value, low, high in zip(self.parameters, self.estimate, self.low, self.high, strict=True)
+        )
+
 
 @dataclass(frozen=True)
 class CellSummary:
@@ -74,6 +88,11 @@ class CellSummary:
     best_tried: int
     tied: tuple[int, ...]
     tried: tuple[int, int]
+
+    @property
+    def label(self) -> str:
+        """Which cell it is."""
+        return place(self.n_samples, self.d_model, self.group.items())
 
 
 @dataclass(frozen=True)

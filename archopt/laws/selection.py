@@ -1,4 +1,4 @@
-"""Laws fitted, given intervals by a bootstrap, and held against each other."""
+"""Laws fitted, given intervals, and held against each other."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -139,7 +139,7 @@ def fit_laws(
                 weight=float(weight[name] / sum(weight.values())),
                 rejected=bool(rejected[name][0]),
                 largest_n_error=left_out.get(name),
-                draws=np.round(draws[:KEPT_DRAWS], 5),  # as they are saved,
+                draws=np.round(draws[:KEPT_DRAWS], 5),  # as they are saved
             )
         )
     return tuple(results)
@@ -209,20 +209,12 @@ def resampled_fits(
         fit: theta (p,) and tau of ``truth``.
         count: R.
     """
-    losses = simulate_losses(
-        found.stacked,
-        found.cells,
-        found.law(truth).values(fit[0][None])[0],
-        fit[1],
-        curvatures(found.stacked),
-        rng,
-        count,
-    )
+    asked = found.law(truth).values(fit[0][None])[0]
+    losses = simulate_losses(found.stacked, found.cells, asked, fit[1], curvatures(found.stacked), rng, count)
     tables = found.tables(losses)
     fitted = {}
     for name in names:
         law = found.law(name)
-        asked = found.law(truth).values(fit[0][None])[0]
         start = starts(law, asked, rng, 1)
         fitted[name] = fit_law(tables, law, np.broadcast_to(start, (1, count, start.shape[-1])))
     return fitted

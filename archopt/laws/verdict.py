@@ -76,9 +76,6 @@ def _span(values: Sequence[float]) -> str:
 def _of_cells(law: "ScalingLaw") -> list[str]:
     lines = []
     for cell in law.cells[:12]:
-        place = ", ".join(
-            [f"n = {cell.n_samples:,.6g}", f"D = {cell.d_model:,}", *(f"{k} = {v}" for k, v in cell.group.items())]
-        )
         beyond = {
             "": "",
             "below": f"; it may lie below the narrowest tried, {cell.tried[0]}",
@@ -90,7 +87,7 @@ def _of_cells(law: "ScalingLaw") -> list[str]:
             1: ", and no other is tied with it.",
         }.get(len(cell.tied), f", tied: {', '.join(map(str, cell.tied))}.")
         lines.append(
-            f"{place}: best head_dim about {cell.head_dim:.3g} [{cell.low:.3g}, {cell.high:.3g}]{beyond}; "
+            f"{cell.label}: best head_dim about {cell.head_dim:.3g} [{cell.low:.3g}, {cell.high:.3g}]{beyond}; "
             f"lowest loss at {cell.best_tried}{tied}"
         )
     if len(law.cells) > 12:

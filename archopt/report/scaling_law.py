@@ -53,9 +53,8 @@ def print_size(found: "SizeRecommendation") -> None:
 
 
 def _cell(cell: "CellSummary") -> list[str]:
-    place = [f"n = {cell.n_samples:,.6g}", f"D = {cell.d_model:,}", *(f"{k} = {v}" for k, v in cell.group.items())]
     return [
-        ", ".join(place),
+        cell.label,
         f"{cell.head_dim:.3g}",
         f"{cell.low:.3g} to {cell.high:.3g}",
         {"": "", "below": "or lower", "above": "or higher", "both": "or beyond"}[cell.censored],
@@ -65,13 +64,9 @@ def _cell(cell: "CellSummary") -> list[str]:
 
 
 def _law(fit: "LawFit") -> list[str]:
-    shown = ", ".join(
-        f"{name} {value:.3g} [{low:.3g}, {high:.3g}]"
-        for name, value, low, high in zip(fit.parameters, fit.estimate, fit.low, fit.high, strict=True)
-    )
     error = "" if fit.largest_n_error is None else f"{fit.largest_n_error:.2f} octaves"
     rejected = "rejected" if fit.rejected else ""
-    return [fit.name, shown, f"{fit.scatter:.2f}", f"{fit.delta:.1f}", f"{fit.weight:.2f}", rejected, error]
+    return [fit.name, fit.in_words, f"{fit.scatter:.2f}", f"{fit.delta:.1f}", f"{fit.weight:.2f}", rejected, error]
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
