@@ -42,6 +42,10 @@ class StorageError(ArchoptError):
     """A storage, folder or campaign that cannot be opened, written or resumed."""
 
 
+class PluginError(ArchoptError):
+    """A package beside archopt that is missing, cannot be loaded, or is of a version that does not fit."""
+
+
 class TrialFailed(ArchoptError):
     """One trial could not be finished; the message is its recorded reason, and the search goes on."""
 
