@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from archopt import theory
     from archopt.allocation import HeadAllocation, feasible_allocations
     from archopt.campaign import GridResult, cells_frame, search, search_grid
+    from archopt.data import Task
     from archopt.errors import ArchoptError
     from archopt.laws import ScalingLaw, fit_scaling_law, recommend_size
     from archopt.pruners import HDIPruner, diversity_worth
@@ -24,6 +25,7 @@ __all__ = [
     "HeadAllocationSampler",
     "Recommendation",
     "ScalingLaw",
+    "Task",
     "__version__",
     "cells_frame",
     "diversity_worth",
@@ -49,6 +51,7 @@ _HOMES = {
     "HeadAllocationSampler": "archopt.samplers",
     "Recommendation": "archopt.recommendation",
     "ScalingLaw": "archopt.laws",
+    "Task": "archopt.data",
     "cells_frame": "archopt.campaign",
     "diversity_worth": "archopt.pruners",
     "feasible_allocations": "archopt.allocation",

@@ -1,9 +1,10 @@
 """Learning curves of which half are hopeless, reported with the diversity of random heads."""
 
-import archopt
 import numpy as np
 import optuna
 import optunahub
+
+import archopt
 
 
 def objective(trial: optuna.Trial) -> float:
@@ -27,4 +28,4 @@ if __name__ == "__main__":
     study.optimize(objective, n_trials=40)
     pruned = study.get_trials(states=[optuna.trial.TrialState.PRUNED])
     print(f"{len(pruned)} of {len(study.trials)} trials were stopped early; did diversity help? ", end="")
-    print(archopt.diversity_worth(study).helped)
+    print(archopt.diversity_worth(study, d_model=32).helped)

@@ -1,9 +1,10 @@
 """The best of five splits of a width of 64 under noise, and how sure that is."""
 
-import archopt
 import numpy as np
 import optuna
 import optunahub
+
+import archopt
 
 
 def objective(trial: optuna.Trial) -> float:
