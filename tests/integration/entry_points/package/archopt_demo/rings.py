@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 
 from archopt.data import TableDataset, TableSplit, Task
+from archopt.errors import DataError
 
 MAX_ROWS = 4_000
 N_HELD_OUT = 400
@@ -12,6 +13,10 @@ N_HELD_OUT = 400
 
 def load_rings(argument: str, n_samples: int | None, seed: int) -> TableDataset:
     """``rings:3`` is three rings; a smaller training set is a prefix of a larger one of the same seed."""
+    if not argument.isdecimal() or not 2 <= int(argument) <= 9:
+        raise DataError(f"rings must be given as a number from 2 to 9, such as rings:3, but got {argument!r}")
+    if n_samples is not None and not 10 <= n_samples <= MAX_ROWS:
+        raise DataError(f"rings have 10 to {MAX_ROWS:,} training rows but {n_samples:,} were asked for")
     n_rings = int(argument)
     random = np.random.default_rng([seed, n_rings])
     ring = random.integers(0, n_rings, MAX_ROWS + 2 * N_HELD_OUT)
