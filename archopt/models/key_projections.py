@@ -1,12 +1,13 @@
 """The key projections of other people's modules, by head, and how far their heads' subspaces lie apart."""
 
+import warnings
 from math import isnan, nan
 from statistics import fmean
 
 import torch
 from torch import Tensor, nn
 
-from archopt.errors import OptionError
+from archopt.errors import DegenerateHeadError, OptionError
 from archopt.models.extractors import Extractor, extractor_lookup, qualified_name
 from archopt.models.known_attention import known_extractors
 from archopt.theory.diversity import head_diversity_index
@@ -66,14 +67,21 @@ def module_diversity(module: nn.Module) -> float:
         module: as for `key_projections`.
 
     Returns:
-        In [0, 1]; NaN where every layer has a single (key/value) head, of which layers with several take no notice.
+        In [0, 1], over the layers with several (key/value) heads; NaN where there is none, and, with a RuntimeWarning
+        that says which, where a head's weights are not finite or lack full rank: it has collapsed, or training has
+        diverged, which is for the loss to show and for the caller to end.
 
     Raises:
         OptionError, PluginError: as `key_projections`.
         AllocationError: a layer's heads are wider than what they read (d_k > D).
-        DegenerateHeadError: a head's weights are not finite or lack full rank: training has diverged, or it collapsed.
     """
-    by_layer = [head_diversity_index(projections) for projections in key_projections(module).values()]
+    by_layer = []
+    for name, projections in key_projections(module).items():
+        try:
+            by_layer.append(head_diversity_index(projections))
+        except DegenerateHeadError as error:
+            warnings.warn(f"no head diversity: {name or 'the module'}: {error}", RuntimeWarning, stacklevel=2)
+            return nan
     defined = [hdi for hdi in by_layer if not isnan(hdi)]
     return fmean(defined) if defined else nan
 

@@ -21,14 +21,14 @@ _LINEAR = {
         "bert.modeling_bert.BertSelfAttention",
         "electra.modeling_electra.ElectraSelfAttention",
         "roberta.modeling_roberta.RobertaSelfAttention",
-        "vit.modeling_vit.ViTSelfAttention",  # transformers 4
     ),
-    ("k_lin", "attention_head_size"): ("distilbert.modeling_distilbert.DistilBertSelfAttention",),
+    ("k_lin", "attention_head_size"): (
+        "distilbert.modeling_distilbert.DistilBertSelfAttention",
+        "distilbert.modeling_distilbert.MultiHeadSelfAttention",  # transformers 4
+    ),
     ("k_proj", "head_dim"): (
         "bart.modeling_bart.BartAttention",
         "clip.modeling_clip.CLIPAttention",
-        "deit.modeling_deit.DeiTAttention",
-        "dinov2.modeling_dinov2.Dinov2Attention",
         "gemma.modeling_gemma.GemmaAttention",
         "gemma2.modeling_gemma2.Gemma2Attention",
         "gemma3.modeling_gemma3.Gemma3Attention",
@@ -38,10 +38,14 @@ _LINEAR = {
         "opt.modeling_opt.OPTAttention",
         "qwen2.modeling_qwen2.Qwen2Attention",
         "qwen3.modeling_qwen3.Qwen3Attention",
-        "vit.modeling_vit.ViTAttention",
     ),
     ("k", "key_value_proj_dim"): ("t5.modeling_t5.T5Attention",),
 }
+_IMAGES = (
+    "deit.modeling_deit.DeiTAttention",
+    "dinov2.modeling_dinov2.Dinov2Attention",
+    "vit.modeling_vit.ViTAttention",
+)
 
 
 def known_extractors() -> dict[str, Extractor]:
@@ -52,6 +56,7 @@ def known_extractors() -> dict[str, Extractor]:
         "archopt.models.nadaraya_watson.NadarayaWatson": _own,
         "archopt.models.transformer.MultiHeadSelfAttention": _own,
     }
+    found |= {f"transformers.models.{name}": _image for name in _IMAGES}
     for (key, head_dim), names in _LINEAR.items():
         for name in names:
             found[f"transformers.models.{name}"] = partial(_linear, key=key, head_dim=head_dim)
@@ -66,6 +71,12 @@ def _own(layer: Any) -> Tensor:
 def _linear(layer: Any, *, key: str, head_dim: str) -> Tensor:
     weight = _weight(layer, key, torch.nn.Linear)
     return _heads_of_rows(weight, getattr(layer, head_dim))
+
+
+def _image(layer: Any) -> Tensor:
+    if hasattr(layer, "attention"):  # transformers 4 has a layer of BERT's kind inside
+        return _linear(layer.attention, key="key", head_dim="attention_head_size")
+    return _linear(layer, key="k_proj", head_dim="head_dim")
 
 
 def _torch_attention(layer: torch.nn.MultiheadAttention) -> Tensor:

@@ -1,6 +1,7 @@
 """Key projections of torch's and archopt's own attention: each head's keys, as the layer itself computes them."""
 
 import importlib
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -292,13 +293,18 @@ def test_diversity_is_the_mean_over_layers_with_several_heads() -> None:
 
 
 def test_one_head_has_no_diversity() -> None:
-    assert archopt.module_diversity(nn.MultiheadAttention(4, 1)) != archopt.module_diversity(
-        nn.MultiheadAttention(4, 1)
-    )
+    assert math.isnan(archopt.module_diversity(nn.MultiheadAttention(4, 1)))
 
 
-def test_a_collapsed_head_is_named() -> None:
+@pytest.mark.parametrize(("weight", "told"), [(0.0, "lacks full column rank"), (float("nan"), "not finite")])
+def test_a_collapsed_head_is_told_and_ends_no_training(weight: float, told: str) -> None:
     collapsed = APART.clone()
-    collapsed[1] = 0.0
-    with pytest.raises(archopt.ArchoptError, match="head 1 lacks full column rank"):
-        archopt.module_diversity(_attention(collapsed))
+    collapsed[1] = weight
+    with pytest.warns(RuntimeWarning, match=f"no head diversity: b: head 1.*{told}"):
+        hdi = archopt.module_diversity(Model(a=_attention(APART), b=_attention(collapsed)))
+    assert math.isnan(hdi)
+
+
+def test_heads_wider_than_what_they_read_have_no_diversity() -> None:
+    with pytest.raises(archopt.ArchoptError, match="head_dim must be at most the width D = 3"):
+        archopt.module_diversity(nn.MultiheadAttention(8, 2, kdim=3))
