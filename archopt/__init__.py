@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from archopt import theory
+    from archopt import sklearn, theory
     from archopt.allocation import HeadAllocation, feasible_allocations
     from archopt.campaign import GridResult, cells_frame, search, search_grid
     from archopt.data import Task
@@ -43,6 +43,7 @@ __all__ = [
     "report_diversity",
     "search",
     "search_grid",
+    "sklearn",
     "suggest_allocation",
     "theory",
 ]
@@ -76,8 +77,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "theory":
-        return importlib.import_module("archopt.theory")
+    if name in ("sklearn", "theory"):
+        return importlib.import_module(f"archopt.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'archopt' has no attribute {name!r}")

@@ -15,7 +15,7 @@ from archopt.data.partition import MIN_TRAIN_ROWS, Key, Partition, partition, re
 from archopt.data.reading import RawTable, read_table
 from archopt.data.sources import Source
 from archopt.data.splits import Rows
-from archopt.data.targets import Target, convert_target, present, read_target, sorted_classes
+from archopt.data.targets import Target, convert_target, mean_and_scale, present, read_target, sorted_classes
 from archopt.data.wording import counted, did_you_mean, listed, shown
 from archopt.errors import DataError, OptionError
 
@@ -212,11 +212,10 @@ def _note_subsample(part: str, available: int, kept: int, notes: list[str]) -> N
 
 
 def _target_scale(targets: NDArray[np.float64], name: str) -> tuple[float, float]:
-    if np.ptp(targets) == 0.0:
+    mean, scale = mean_and_scale(targets)
+    if scale == 0.0:
         raise DataError(f"target {shown(name)} is constant over the {len(targets):,} training rows ({targets[0]:.6g})")
-    mean = float(targets.mean())
-    largest = float(np.abs(targets - mean).max())  # squares of tiny deviations would vanish
-    return mean, largest * float(((targets - mean) / largest).std())
+    return mean, scale
 
 
 def _encode(

@@ -103,6 +103,15 @@ def sorted_classes(labels: NDArray[Any]) -> tuple[str, ...]:
         return tuple(names)
 
 
+def mean_and_scale(targets: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard deviation of targets (rows,); exactly 0 for the latter where they are all the same."""
+    mean = float(targets.mean())
+    if np.ptp(targets) == 0.0:
+        return mean, 0.0
+    largest = float(np.abs(targets - mean).max())  # squares of tiny deviations would vanish
+    return mean, largest * float(((targets - mean) / largest).std())
+
+
 def present(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Which target values are there."""
     return ~_is_missing(values)

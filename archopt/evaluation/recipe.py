@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from archopt.allocation import HeadAllocation
@@ -78,8 +79,8 @@ def default_recipe(
     text = dataset.kind == "text"
     if n_steps is None:
         n_steps = _TEXT_STEPS if text else _TABLE_STEPS
-    if n_steps < 1:
-        raise OptionError(f"n_steps must be at least 1 but got {n_steps!r}")
+    if not (isinstance(n_steps, Integral) and n_steps >= 1):
+        raise OptionError(f"n_steps must be a whole number of at least 1 but got {n_steps!r:.60}")
     if precision == "bfloat16" and not text:
         raise OptionError("precision bfloat16 is for texts: a table's distances need float32, so use precision float32")
     if weight_decay is None:

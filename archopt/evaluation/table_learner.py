@@ -11,8 +11,6 @@ from archopt.evaluation.trial import Recipe, TrialSpec
 from archopt.models.attention import choose_kernel, why_not_xformers
 from archopt.models.nadaraya_watson import NadarayaWatson, log_probabilities, prediction_loss
 
-_SCORES_PER_CHUNK = 2**22  # heads * queries * training rows held at once while scoring: 16 MiB
-_MIN_CHUNK_ROWS = 64  # smaller chunks cost more than they save; beyond them the fused kernel bounds memory
 _OBSERVED_ROWS = 64  # validation rows on which head outputs and neighbours are looked at
 
 
@@ -110,18 +108,15 @@ def _score(
         kept = torch.linspace(0, len(targets) - 1, recipe.max_scored, device=recipe.device).long()
         inputs, targets = inputs[kept], targets[kept]
     context_keys, values = model.keys(context_inputs), model.values(context_targets)
-    query_keys = model.keys(inputs)
-    chunk = max(_MIN_CHUNK_ROWS, _SCORES_PER_CHUNK // (len(context_keys) * len(values)))
-    predictions, head_outputs = [], None
-    for queries in torch.split(query_keys, chunk, dim=1):
-        outputs = model.head_outputs(queries, context_keys, values)
+    predictions, observed = [], None
+    for outputs in model.head_outputs_in_chunks(inputs, context_keys, values):
         predictions.append(model.mix(outputs))
-        if head_outputs is None:
-            head_outputs = outputs[:, :_OBSERVED_ROWS].cpu()
-    assert head_outputs is not None
-    neighbours = model.effective_neighbours(query_keys[:, :_OBSERVED_ROWS], context_keys).mean()
+        if observed is None:
+            observed = outputs[:, :_OBSERVED_ROWS].cpu()
+    assert observed is not None
+    neighbours = model.effective_neighbours(model.keys(inputs[:_OBSERVED_ROWS]), context_keys).mean()
     value = table_metric(recipe.metric, torch.cat(predictions), targets, dataset.target_scale)
-    return Score(value=value, head_outputs=(head_outputs,), effective_neighbours=float(neighbours))
+    return Score(value=value, head_outputs=(observed,), effective_neighbours=float(neighbours))
 
 
 def table_metric(metric: str, prediction: Tensor, targets: Tensor, target_scale: float) -> float:

@@ -1,7 +1,7 @@
 """Train one configuration, report at rungs, and say in one line why where it cannot be finished."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import cos, isfinite, isnan, nan, pi
 from statistics import fmean, median
 from time import perf_counter
@@ -68,18 +68,15 @@ def train(dataset: Dataset, spec: TrialSpec, recipe: Recipe, on_rung: Callable[[
 
 def _train(dataset: Dataset, spec: TrialSpec, recipe: Recipe, on_rung: Callable[[RungReport], bool]) -> TrialOutcome:
     learner = _learner(dataset, spec, recipe)
-    decay = recipe.weight_decay if spec.weight_decay is None else spec.weight_decay
-    optimiser = _adamw(learner.model, decay)
+    losses = training_losses(learner, spec, recipe)
     step_seconds: list[float] = []
-    largest_loss, step, stopped = None, 0, False
+    step, stopped = 0, False
     for rung in recipe.rungs:
         while step < rung:
             started = perf_counter()
-            loss = _step(learner, optimiser, spec, recipe, step)
+            next(losses)
             step_seconds.append(perf_counter() - started)
             step += 1
-            largest_loss = largest_loss or _EXPLODED * max(loss, 1.0)
-            _refuse_broken("loss", loss, largest_loss, step, spec)
         score = learner.score("valid")
         _refuse_broken(f"validation {recipe.metric}", score.value, float("inf"), step, spec)
         hdi, correlation = _diversity(learner, score, step)
@@ -116,6 +113,24 @@ def _learner(dataset: Dataset, spec: TrialSpec, recipe: Recipe) -> Learner:
     if isinstance(dataset, TextDataset):
         return text_learner(dataset, spec, recipe)
     return table_learner(dataset, spec, recipe)
+
+
+def training_losses(learner: Learner, spec: TrialSpec, recipe: Recipe) -> Iterator[float]:
+    """Train the learner's model, one of the recipe's steps for each value that is asked for.
+
+    Yields:
+        the data loss of each step's batch before the step, without the penalty.
+
+    Raises:
+        TrialFailed: the loss became NaN, infinite or more than 10,000 times the first.
+    """
+    optimiser = _adamw(learner.model, recipe.weight_decay if spec.weight_decay is None else spec.weight_decay)
+    largest_loss = None
+    for step in range(recipe.n_steps):
+        loss = _step(learner, optimiser, spec, recipe, step)
+        largest_loss = largest_loss or _EXPLODED * max(loss, 1.0)
+        _refuse_broken("loss", loss, largest_loss, step + 1, spec)
+        yield loss
 
 
 def learning_rate_at(step: int, peak: float, *, warmup_steps: int, n_steps: int) -> float:

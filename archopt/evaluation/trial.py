@@ -6,7 +6,9 @@ Nothing here imports torch, so that a campaign, a report or a command line can h
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
+from numbers import Real
 from types import MappingProxyType
+from typing import TypeGuard
 
 from archopt.allocation import HeadAllocation
 from archopt.errors import OptionError
@@ -55,8 +57,7 @@ class TrialSpec:
     def __post_init__(self) -> None:
         if self.weighting not in WEIGHTINGS:
             raise OptionError(f"weighting must be one of {', '.join(WEIGHTINGS)} but got {self.weighting!r}")
-        if not (isfinite(self.decorrelation) and self.decorrelation >= 0):
-            raise OptionError(f"decorrelation must be a finite number of at least 0 but got {self.decorrelation!r}")
+        _check_not_negative("decorrelation", self.decorrelation)
         check_learning_rate(self.learning_rate)
         if self.replicate < 0:
             raise OptionError(f"replicate must be at least 0 but got {self.replicate!r}")
@@ -72,8 +73,8 @@ def check_learning_rate(rate: float) -> None:
     Raises:
         OptionError: it is not a finite number above 0.
     """
-    if not (isfinite(rate) and rate > 0):
-        raise OptionError(f"learning_rate must be a finite number above 0 but got {rate!r}")
+    if not (_is_finite(rate) and rate > 0):
+        raise OptionError(f"learning_rate must be a finite number above 0 but got {rate!r:.60}")
 
 
 def check_weight_decay(number: float) -> None:
@@ -82,8 +83,7 @@ def check_weight_decay(number: float) -> None:
     Raises:
         OptionError: it is not a finite number of at least 0.
     """
-    if not (isfinite(number) and number >= 0):
-        raise OptionError(f"weight_decay must be a finite number of at least 0 but got {number!r}")
+    _check_not_negative("weight_decay", number)
 
 
 def check_warmup(share: float) -> None:
@@ -92,8 +92,17 @@ def check_warmup(share: float) -> None:
     Raises:
         OptionError: it is not a number from 0 to 1.
     """
-    if not 0 <= share <= 1:
-        raise OptionError(f"warmup must be a share of the steps, from 0 to 1, but got {share!r}")
+    if not (_is_finite(share) and 0 <= share <= 1):
+        raise OptionError(f"warmup must be a share of the steps, from 0 to 1, but got {share!r:.60}")
+
+
+def _check_not_negative(name: str, number: object) -> None:
+    if not (_is_finite(number) and number >= 0):
+        raise OptionError(f"{name} must be a finite number of at least 0 but got {number!r:.60}")
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
 
 
 @dataclass(frozen=True)

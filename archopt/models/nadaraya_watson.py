@@ -6,6 +6,8 @@ kernel-weighted mean of the *training targets themselves* (one-hot for classes).
 Source: arXiv:2605.20271, Theorem 3.1; kernels and temperatures: theory.md sections 1 and 2 (ours).
 """
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,6 +21,9 @@ from archopt.models.projections import initial_heads
 PROBABILITY_FLOOR = 1e-3
 """Share of the uniform distribution mixed into class probabilities: a class absent near a query has kernel
 probability 0, whose log-loss is infinite."""
+
+_SCORES_PER_CHUNK = 2**22  # heads * queries * training rows held at once: 16 MiB in fp32
+_MIN_CHUNK_ROWS = 64  # smaller chunks cost more than they save; beyond them the fused kernel bounds memory
 
 
 class NadarayaWatson(nn.Module):
@@ -122,6 +127,12 @@ class NadarayaWatson(nn.Module):
         query, key = self.augmented(query_keys, context_keys)
         shared = values.expand(key.shape[0], -1, -1)
         return attention(query[None], key[None], shared[None], scale=1.0, kernel=self.attention_kernel)[0]
+
+    def head_outputs_in_chunks(self, inputs: Tensor, context_keys: Tensor, values: Tensor) -> Iterator[Tensor]:
+        """``head_outputs`` of rows (m, p), a chunk of rows after the other, so that memory does not grow with m."""
+        rows = max(_MIN_CHUNK_ROWS, _SCORES_PER_CHUNK // (len(context_keys) * len(values)))
+        for chunk in torch.split(inputs, rows):
+            yield self.head_outputs(self.keys(chunk), context_keys, values)
 
     def mix(self, head_outputs: Tensor) -> Tensor:
         """Weighted mean over heads, (H, m, C) to (m, C)."""

@@ -68,7 +68,7 @@ def test_xformers_on_a_cpu_is_refused():
 
 
 def test_no_steps_are_refused():
-    with pytest.raises(OptionError, match="n_steps must be at least 1"):
+    with pytest.raises(OptionError, match="n_steps must be a whole number of at least 1"):
         default_recipe(_text(), d_model=8, n_steps=0)
 
 
