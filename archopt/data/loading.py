@@ -59,7 +59,16 @@ def load_dataset(
         return _load(source, target, task, n_samples, valid_source, group_column, time_column, seed)
     name, argument, added = found
     if added.load is None:
-        dataset = _load(argument, target, task, n_samples, valid_source, group_column, time_column, seed)
+        dataset = load_dataset(
+            argument,
+            target=target,
+            task=task,
+            n_samples=n_samples,
+            valid_source=valid_source,
+            group_column=group_column,
+            time_column=time_column,
+            seed=seed,
+        )
     else:
         _refuse_options(
             f"{shown(source)} brings its own data",

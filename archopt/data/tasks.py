@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,6 @@ from archopt.data.dataset import Dataset, TableDataset, TableSplit, TextDataset
 from archopt.data.wording import did_you_mean, shown
 from archopt.entry_points import TASKS, load, registered
 from archopt.errors import ArchoptError, DataError, PluginError
-
-if TYPE_CHECKING:
-    from archopt.evaluation.learner import Learner
-    from archopt.evaluation.trial import Recipe, TrialSpec
 
 _BUILT_IN = ("sklearn", "text", "http", "https", "s3", "gs", "hf")
 
@@ -29,18 +25,20 @@ class Task:
         load: (argument, n_samples, seed) to a data set of ``n_samples`` training rows or bytes, of which a smaller is a
             prefix of a larger one; ``n_samples`` is None where the caller leaves it open. None: the argument is any
             source that archopt reads, with its options.
-        learner: (data set, spec, recipe) to a model bound to that data set, built and trained on the recipe's device
-            with heads as in ``spec.allocation``. Called in a worker process, once a trial. None: archopt's own model.
+        learner: (data set, `archopt.evaluation.TrialSpec`, `archopt.evaluation.Recipe`) to an
+            `archopt.evaluation.learner.Learner`: a fresh model on the recipe's device, with heads as in
+            ``spec.allocation``, bound to that data set. Called in a worker process, once a trial. None: archopt's own
+            model.
 
     Example:
         .. code-block:: toml
 
             [project.entry-points."archopt.tasks"]
-            sensors = "my_package:SENSORS"    # SENSORS = archopt.Task(load=...); archopt search sensors:2024 ...
+            sensors = "my_package:SENSORS"    # SENSORS = archopt.Task(load=...), for: archopt search sensors:2024
     """
 
     load: Callable[[str, int | None, int], Dataset] | None = None
-    learner: "Callable[[Dataset, TrialSpec, Recipe], Learner] | None" = None
+    learner: Callable[[Dataset, Any, Any], Any] | None = None
 
 
 def find_task(source: object) -> tuple[str, str, Task] | None:

@@ -109,7 +109,8 @@ def _learner(dataset: Dataset, spec: TrialSpec, recipe: Recipe) -> Learner:
     if dataset.model_family:
         build = installed_task(dataset.model_family).learner
         assert build is not None, "load_dataset names a family only where it has a learner"
-        return build(dataset, spec, recipe)
+        learner: Learner = build(dataset, spec, recipe)
+        return learner
     if isinstance(dataset, TextDataset):
         return text_learner(dataset, spec, recipe)
     return table_learner(dataset, spec, recipe)

@@ -23,26 +23,27 @@ def _search(folder: Path, *arguments: str) -> dict[str, object]:
     return found
 
 
-def test_a_data_set_of_another_package_is_searched(tmp_path: Path) -> None:
-    found = _search(tmp_path, "rings:3", "--d-model", "8", "--trials", "5", "--steps", "60", "--samples", "300")
+def test_a_family_of_models_is_searched_on_another_tasks_data(tmp_path: Path) -> None:
+    common = ("feature-tokens:rings:3", "--d-model", "8", "--weighting", "uniform", "--samples", "300")
+    found = _search(tmp_path, *common, "--trials", "5", "--steps", "60")
     data = found["data"]
     assert isinstance(data, dict)
-    assert (data["name"], data["n_samples"]) == ("rings:3", 300)
-    assert found["metric"] == "log_loss"
+    assert (data["name"], data["n_samples"]) == ("feature-tokens:rings:3", 300)
+    trials = pd.read_csv(tmp_path / "found" / "trials.csv")
+    rungs = pd.read_csv(tmp_path / "found" / "rungs.csv").merge(trials[["number", "n_heads"]], on="number")
+    assert rungs.hdi[rungs.n_heads > 1].between(0.0, 1.0).all()
+    assert rungs.hdi[rungs.n_heads == 1].isna().all()
 
 
-def test_a_family_of_models_trains_on_the_users_own_file_and_its_heads_are_measured(tmp_path: Path) -> None:
+def test_a_family_takes_the_users_own_file_with_its_options(tmp_path: Path) -> None:
+    from archopt.data import TableDataset, load_dataset
+
     table = pd.DataFrame({"a": range(200), "b": [7 * row % 13 for row in range(200)]})
-    table.assign(target=table.a * 0.01 + table.b).to_csv(tmp_path / "own.csv", index=False)
-    common = ("feature-tokens:own.csv", "--target", "target", "--d-model", "8", "--weighting", "uniform")
-    found = _search(tmp_path, *common, "--trials", "6", "--steps", "60")
-    data = found["data"]
-    assert isinstance(data, dict)
-    assert data["name"] == "feature-tokens:own.csv"
-    rungs = pd.read_csv(tmp_path / "found" / "rungs.csv")
-    several = rungs[rungs.n_heads > 1]
-    assert several.hdi.between(0.0, 1.0).all()
-    assert rungs[rungs.n_heads == 1].hdi.isna().all()
+    path = tmp_path / "own.csv"
+    table.assign(target=table.a * 0.01 + table.b).to_csv(path, index=False)
+    dataset = load_dataset(f"feature-tokens:{path}", target="target")
+    assert isinstance(dataset, TableDataset)
+    assert (dataset.model_family, dataset.target_name, dataset.n_features) == ("feature-tokens", "target", 2)
 
 
 def test_the_familys_own_model_is_what_trains() -> None:
