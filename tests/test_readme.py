@@ -15,7 +15,7 @@ def _blocks(language: str) -> list[str]:
 
 
 def test_the_plugin_example_runs() -> None:
-    (example,) = [block for block in _blocks("python") if "HeadAllocationSampler" in block]
+    example = next(block for block in _blocks("python") if "HeadAllocationSampler" in block)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(example, "README.md", "exec"), {})  # our own file, as a reader would run it
