@@ -21,7 +21,7 @@ from torch import nn  # noqa: E402
 
 import archopt  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_core")]
 
 WIDTH, DIVERSITY, HEADS = 32, "archopt:diversity", "num_attention_heads"
 N_EPOCHS, STEPS = 3, [4, 8, 12]  # 32 rows in batches of 8

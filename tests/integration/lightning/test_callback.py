@@ -24,6 +24,7 @@ import archopt  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,
+    pytest.mark.usefixtures("one_core"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),  # of torch's, met by Lightning
     pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
 ]
@@ -53,7 +54,7 @@ def _attending(package: Any) -> Callable[..., Any]:
             return self.loss(batch)
 
         def validation_step(self, batch: list[Tensor], _: int) -> None:
-            self.log("val_loss", self.loss(batch))
+            self.log("val_loss", self.loss(batch), sync_dist=True)
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.Adam(self.parameters(), lr=self.learning_rate)
@@ -176,6 +177,19 @@ def test_a_collapse_is_recorded_as_no_diversity_and_training_goes_on() -> None:
     (_, before, _), (_, after, _) = trial.user_attrs[DIVERSITY]  # validation comes before the epoch's end
     assert before is not None
     assert after is None
+
+
+def test_distributed_training_records_and_prunes_as_well(tmp_path: Path) -> None:
+    def objective(trial: optuna.Trial) -> None:
+        callback = DiversityPruningCallback(trial)
+        _fit(Attending(), callback, devices=2, strategy="ddp_fork")
+        callback.check_pruned()
+
+    study = optuna.create_study(storage=f"sqlite:///{tmp_path / 'heads.db'}", pruner=PruneAt(1))
+    study.optimize(objective, n_trials=1)
+    (trial,) = study.trials
+    assert trial.state is TrialState.PRUNED
+    assert [row[0] for row in trial.user_attrs[DIVERSITY]] == list(trial.intermediate_values) == [0, 1]
 
 
 @pytest.mark.parametrize(
