@@ -239,6 +239,6 @@ def test_versions_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -> None:
 
 def test_the_example_runs() -> None:
     example = Path(__file__).parents[3] / "plugins" / "lightning" / "example.py"
-    run = subprocess.run([sys.executable, example, "2"], capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run([sys.executable, example, "2", "1"], capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     assert "best expected value after 2 finished of 2 trials" in run.stdout
