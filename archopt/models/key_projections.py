@@ -93,7 +93,7 @@ def _extracted(name: str, layer: nn.Module, extractor: Extractor) -> Tensor:
     except Exception as error:  # another release of a package may hold its weights otherwise, in any way
         cause = " ".join(str(error).split())[:160]
         cause = cause if isinstance(error, OptionError) else f"{type(error).__name__}: {cause}"
-        raise OptionError(f"{where}: the key projections cannot be read: {cause}; {_remedy(type(layer))}") from error
+        raise OptionError(f"{where}: its key projections cannot be read: {cause}; {_remedy(type(layer))}") from error
     wrong = _not_projections(projections)
     if wrong:
         raise OptionError(f"{where}: key projections must be a tensor of floats, shape (H, D, d_k), but got {wrong}")
@@ -136,4 +136,7 @@ def _listed(names: list[str]) -> str:
 
 def _remedy(layer: type | None) -> str:
     name = "package.module.Class" if layer is None else qualified_name(layer)
-    return f'tell it how: archopt.register_extractor("{name}", lambda layer: ...), which returns a (H, D, d_k) tensor'
+    return (
+        f'tell it how with archopt.register_extractor("{name}", function), where function(layer) returns its key '
+        "projections as a (H, D, d_k) tensor"
+    )

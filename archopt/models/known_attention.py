@@ -52,6 +52,10 @@ def known_extractors() -> dict[str, Extractor]:
     """Extractors by the qualified names of the layers' classes."""
     found: dict[str, Extractor] = {
         "torch.nn.modules.activation.MultiheadAttention": _torch_attention,
+        # keeps the fused weight of the class it derives from, and does not use it
+        "torch.ao.nn.quantizable.modules.activation.MultiheadAttention": partial(
+            _linear, key="linear_K", head_dim="head_dim"
+        ),
         "transformers.models.gpt2.modeling_gpt2.GPT2Attention": _gpt2,
         "archopt.models.nadaraya_watson.NadarayaWatson": _own,
         "archopt.models.transformer.MultiHeadSelfAttention": _own,

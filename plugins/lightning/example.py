@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import archopt
 
 WIDTH, LENGTH, VOCABULARY = 32, 8, 8
-N_EPOCHS = 5
 
 
 class Classifier(pl.LightningModule):
@@ -50,11 +49,11 @@ def sequences(n: int, seed: int) -> TensorDataset:
 TRAIN, VALID = sequences(1024, seed=0), sequences(512, seed=1)
 
 
-def objective(trial: optuna.Trial) -> float:
+def objective(trial: optuna.Trial, n_epochs: int) -> float:
     n_heads = trial.suggest_categorical("n_heads", [1, 2, 4, 8, 16, 32])
     pl.seed_everything(archopt.replicate(trial), verbose=False)
     trainer = pl.Trainer(
-        max_epochs=N_EPOCHS,
+        max_epochs=n_epochs,
         callbacks=[DiversityPruningCallback(trial, monitor="val_loss")],
         accelerator="cpu",
         logger=False,
@@ -66,12 +65,12 @@ def objective(trial: optuna.Trial) -> float:
     return trainer.callback_metrics["val_loss"].item()
 
 
-def main(n_trials: int = 20) -> None:
+def main(n_trials: int = 20, n_epochs: int = 5) -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = archopt.HeadAllocationSampler(d_model=WIDTH, n_samples=len(TRAIN), family="text", seed=0)
     study = optuna.create_study(sampler=sampler, pruner=archopt.HDIPruner(seed=0))
-    study.optimize(objective, n_trials=n_trials)
+    study.optimize(lambda trial: objective(trial, n_epochs), n_trials=n_trials)
     print(archopt.recommend(study).reason)
 
 

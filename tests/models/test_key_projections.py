@@ -88,6 +88,14 @@ def test_a_subclass_is_known_by_what_it_derives_from() -> None:
     assert archopt.key_projections(Wider(8, 4))[""].shape == (4, 8, 2)
 
 
+def test_torchs_quantizable_attention_is_read_from_the_weights_that_it_uses() -> None:
+    layer = torch.ao.nn.quantizable.MultiheadAttention(12, 3)
+    x = torch.randn(5, 12, generator=torch.Generator().manual_seed(1))
+    (found,) = archopt.key_projections(layer).values()
+    keys = layer.linear_K(x) - layer.linear_K.bias
+    torch.testing.assert_close((x @ found).transpose(0, 1).reshape(5, 12), keys)
+
+
 def test_gradients_flow_to_the_weights() -> None:
     layer = nn.MultiheadAttention(6, 2)
     archopt.key_projections(layer)[""].sum().backward()
@@ -214,7 +222,7 @@ def _error(module: object) -> str:
 def test_unknown_attention_is_named_with_what_to_do() -> None:
     message = _error(MyAttention())
     assert f"{__name__}.MyAttention" in message
-    assert f'archopt.register_extractor("{__name__}.MyAttention", lambda layer: ...)' in message
+    assert f'archopt.register_extractor("{__name__}.MyAttention", function)' in message
     assert "MyAttention" in _error(Model(known=nn.MultiheadAttention(4, 2), own=MyAttention()))  # never half of them
 
 

@@ -130,3 +130,48 @@ def test_heads_keys_are_those_that_the_model_attends_with(family: str, seen: dic
         if normalised:  # to a length: the direction is what the projection decides
             ours, theirs = (nn.functional.normalize(keys, dim=-1) for keys in (ours, theirs))
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+def _adapter(linear: nn.Linear) -> nn.Module:
+    return nn.Sequential(linear, nn.Identity())
+
+
+def _quantised(linear: nn.Linear) -> nn.Module:
+    linear.weight = nn.Parameter(linear.weight.to(torch.int8), requires_grad=False)
+    return linear
+
+
+def _sharded(linear: nn.Linear) -> nn.Module:
+    linear.weight = nn.Parameter(linear.weight.detach().flatten()[:0])
+    return linear
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_adapter, r"its key is a torch\.nn\.modules\.container\.Sequential, not a plain linear layer"),
+        (_quantised, "got int8: a quantised model must be dequantised first"),
+        (_sharded, r"its keys' weight of shape \(0,\) does not divide into heads of 6"),
+        (lambda linear: linear.to("meta"), "meta device: load the model whole"),
+        (lambda linear: nn.Linear(24, 20), r"its keys' weight of shape \(20, 24\) does not divide into heads of 6"),
+    ],
+)
+def test_weights_that_cannot_be_read_are_an_error_of_one_line(change: Any, told: str) -> None:
+    model = transformers.BertModel(transformers.BertConfig(**SMALL))
+    attention = model.encoder.layer[1].attention.self
+    attention.key = change(attention.key)
+    with pytest.raises(archopt.ArchoptError, match=told) as caught:
+        archopt.key_projections(model)
+    message = str(caught.value)
+    assert message.startswith(
+        "encoder.layer.1.attention.self (transformers.models.bert.modeling_bert.BertSelfAttention)"
+    )
+    assert "\n" not in message
+
+
+def test_attention_of_a_family_that_is_not_known_is_named() -> None:
+    model = transformers.GPTNeoXModel(transformers.GPTNeoXConfig(**SMALL))
+    with pytest.raises(
+        archopt.ArchoptError, match=r"register_extractor\(\"transformers\.models\.gpt_neox\..*Attention"
+    ):
+        archopt.key_projections(model)

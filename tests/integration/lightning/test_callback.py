@@ -24,6 +24,7 @@ import archopt  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,
+    pytest.mark.usefixtures("one_core"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),  # of torch's, met by Lightning
     pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
 ]
@@ -53,7 +54,7 @@ def _attending(package: Any) -> Callable[..., Any]:
             return self.loss(batch)
 
         def validation_step(self, batch: list[Tensor], _: int) -> None:
-            self.log("val_loss", self.loss(batch))
+            self.log("val_loss", self.loss(batch), sync_dist=True)
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.Adam(self.parameters(), lr=self.learning_rate)
@@ -178,6 +179,19 @@ def test_a_collapse_is_recorded_as_no_diversity_and_training_goes_on() -> None:
     assert after is None
 
 
+def test_distributed_training_records_and_prunes_as_well(tmp_path: Path) -> None:
+    def objective(trial: optuna.Trial) -> None:
+        callback = DiversityPruningCallback(trial)
+        _fit(Attending(), callback, devices=2, strategy="ddp_fork")
+        callback.check_pruned()
+
+    study = optuna.create_study(storage=f"sqlite:///{tmp_path / 'heads.db'}", pruner=PruneAt(1))
+    study.optimize(objective, n_trials=1)
+    (trial,) = study.trials
+    assert trial.state is TrialState.PRUNED
+    assert [row[0] for row in trial.user_attrs[DIVERSITY]] == list(trial.intermediate_values) == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("attention", "told"),
     [
@@ -225,6 +239,6 @@ def test_versions_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -> None:
 
 def test_the_example_runs() -> None:
     example = Path(__file__).parents[3] / "plugins" / "lightning" / "example.py"
-    run = subprocess.run([sys.executable, example, "2"], capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run([sys.executable, example, "2", "1"], capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     assert "best expected value after 2 finished of 2 trials" in run.stdout
