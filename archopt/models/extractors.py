@@ -4,8 +4,7 @@ Layers are told by the qualified names of their classes and of those they derive
 nor torch need be imported.
 """
 
-from collections.abc import Callable, Iterator
-from importlib.metadata import EntryPoint
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from archopt.entry_points import EXTRACTORS, load, registered
@@ -58,13 +57,18 @@ def extractor_lookup(built_in: dict[str, Extractor]) -> Callable[[type], Extract
     Raises:
         PluginError: (the returned function) two packages claim one class, or the package that does cannot be loaded.
     """
-    sources = (dict(_REGISTERED), registered(EXTRACTORS), built_in)
+    sources: tuple[tuple[Mapping[str, Any], Callable[[Any], Extractor]], ...] = (
+        (dict(_REGISTERED), _itself),
+        (registered(EXTRACTORS), load),
+        (built_in, _itself),
+    )
 
     def lookup(layer: type) -> Extractor | None:
-        for known in sources:
-            for name in _names(layer):
+        names = [qualified_name(each) for each in layer.__mro__]
+        for known, read in sources:
+            for name in names:
                 if name in known:
-                    return _extractor(known[name])
+                    return read(known[name])
         return None
 
     return lookup
@@ -75,12 +79,5 @@ def qualified_name(layer: type) -> str:
     return f"{layer.__module__}.{layer.__qualname__}"
 
 
-def _names(layer: type) -> Iterator[str]:
-    return map(qualified_name, layer.__mro__)
-
-
-def _extractor(known: Extractor | EntryPoint) -> Extractor:
-    if not isinstance(known, EntryPoint):
-        return known
-    extractor: Extractor = load(known)
+def _itself(extractor: Extractor) -> Extractor:
     return extractor
