@@ -7,8 +7,11 @@ if TYPE_CHECKING:
     from archopt import sklearn, theory
     from archopt.allocation import HeadAllocation, feasible_allocations
     from archopt.campaign import GridResult, cells_frame, search, search_grid
+    from archopt.data import Task
     from archopt.errors import ArchoptError
     from archopt.laws import ScalingLaw, fit_scaling_law, recommend_size
+    from archopt.models.extractors import register_extractor
+    from archopt.models.key_projections import key_projections, module_diversity
     from archopt.pruners import HDIPruner, diversity_worth
     from archopt.recommendation import Recommendation, recommend
     from archopt.samplers import HeadAllocationSampler
@@ -24,14 +27,18 @@ __all__ = [
     "HeadAllocationSampler",
     "Recommendation",
     "ScalingLaw",
+    "Task",
     "__version__",
     "cells_frame",
     "diversity_worth",
     "feasible_allocations",
     "fit_scaling_law",
+    "key_projections",
+    "module_diversity",
     "recommend",
     "recommend_size",
     "record_diversity",
+    "register_extractor",
     "replicate",
     "report_diversity",
     "search",
@@ -50,13 +57,17 @@ _HOMES = {
     "HeadAllocationSampler": "archopt.samplers",
     "Recommendation": "archopt.recommendation",
     "ScalingLaw": "archopt.laws",
+    "Task": "archopt.data",
     "cells_frame": "archopt.campaign",
     "diversity_worth": "archopt.pruners",
     "feasible_allocations": "archopt.allocation",
     "fit_scaling_law": "archopt.laws",
+    "key_projections": "archopt.models.key_projections",
+    "module_diversity": "archopt.models.key_projections",
     "recommend": "archopt.recommendation",
     "recommend_size": "archopt.laws",
     "record_diversity": "archopt.search_space",
+    "register_extractor": "archopt.models.extractors",
     "replicate": "archopt.search_space",
     "report_diversity": "archopt.search_space",
     "search": "archopt.campaign",

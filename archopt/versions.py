@@ -31,7 +31,9 @@ INTEGRATIONS: dict[str, tuple[Requirement, ...]] = {
         Requirement("hydra-optuna-sweeper", ">=1.4.0rc3,<2", "1.4.0rc3", "1.3 needs an Optuna before 3"),
     ),
     "lightning": (
-        Requirement("lightning", ">=2.4,!=2.6.2,!=2.6.3,<3", "2.6.6", "2.6.2 and 2.6.3 were withdrawn"),
+        Requirement(
+            "lightning", ">=2.4,!=2.6.2,!=2.6.3,<3", "2.6.6", "2.6.2 and 2.6.3 were malicious, GHSA-w37p-236h-pfx3"
+        ),
         Requirement("optuna-integration", ">=4.5", "5.0.0"),
     ),
     "huggingface": (

@@ -15,7 +15,7 @@ def _blocks(language: str) -> list[str]:
 
 
 def test_the_plugin_example_runs() -> None:
-    (example,) = [block for block in _blocks("python") if "HeadAllocationSampler" in block]
+    example = next(block for block in _blocks("python") if "HeadAllocationSampler" in block)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(example, "README.md", "exec"), {})  # our own file, as a reader would run it
@@ -46,7 +46,7 @@ def test_every_option_named_exists(capfd: pytest.CaptureFixture[str]) -> None:
     from archopt.cli import run
 
     known = set()
-    for command in ("search", "theory", "fit", "recommend"):
+    for command in ("search", "theory", "fit", "recommend", "ask", "tell"):
         assert run([command, "--help"]) == 0
         known |= set(re.findall(r"--[a-z][a-z-]+", capfd.readouterr().out))
     commands = " ".join(line for block in _blocks("sh") for line in block.splitlines() if "archopt " in line)

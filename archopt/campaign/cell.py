@@ -62,7 +62,8 @@ class Cell:
         recipe = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self.recipe).items()}
         # the recipe last: "auto" and None are then what they came to, however they were asked for
         tuned = {name: list(self.distributions[name].choices) for name in _TUNED if name in self.distributions}
-        return {**settings.identity(), **recipe, "tuned": tuned, "data_hash": self.dataset.content_hash}
+        family = {"model_family": self.dataset.model_family} if self.dataset.model_family else {}
+        return {**settings.identity(), **recipe, **family, "tuned": tuned, "data_hash": self.dataset.content_hash}
 
 
 @dataclass(frozen=True)

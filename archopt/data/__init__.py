@@ -4,6 +4,7 @@ from archopt.data.dataset import Dataset, TableDataset, TableSplit, TextDataset
 from archopt.data.loading import load_dataset
 from archopt.data.sources import BUNDLED_TABLES, BUNDLED_TEXTS
 from archopt.data.summary import DatasetSummary, summarise
+from archopt.data.tasks import Task
 
 __all__ = [
     "BUNDLED_TABLES",
@@ -12,6 +13,7 @@ __all__ = [
     "DatasetSummary",
     "TableDataset",
     "TableSplit",
+    "Task",
     "TextDataset",
     "load_dataset",
     "summarise",

@@ -38,6 +38,7 @@ class TableDataset:
         target_mean, target_scale: target = target_mean + target_scale * standardised; 0 and 1 for classification.
         n_available: training rows before subsampling.
         notes: one line for each thing that was done to the data.
+        model_family: the task (`archopt.Task`) whose learner trains on it; empty for archopt's own model.
     """
 
     name: str
@@ -53,6 +54,7 @@ class TableDataset:
     target_scale: float
     n_available: int
     notes: tuple[str, ...]
+    model_family: str = ""
 
     @property
     def kind(self) -> Literal["table"]:
@@ -84,6 +86,7 @@ class TextDataset:
         train, valid, test: uint8, shape (n,); ``train`` is the prefix of any larger training set.
         n_available: training bytes before subsampling.
         notes: one line for each thing that was done to the data.
+        model_family: the task (`archopt.Task`) whose learner trains on it; empty for archopt's own model.
     """
 
     name: str
@@ -93,6 +96,7 @@ class TextDataset:
     test: NDArray[np.uint8]
     n_available: int
     notes: tuple[str, ...]
+    model_family: str = ""
 
     @property
     def kind(self) -> Literal["text"]:

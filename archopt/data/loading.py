@@ -1,11 +1,13 @@
 """The one way in: a source string and what is wanted of it, to a data set."""
 
 import os
+from dataclasses import replace
 from numbers import Integral
 from typing import Literal
 
 from archopt.data.dataset import Dataset
 from archopt.data.sources import Source, resolve_source
+from archopt.data.tasks import find_task, load_task
 from archopt.data.wording import did_you_mean, listed, shown
 from archopt.errors import OptionError
 
@@ -32,7 +34,7 @@ def load_dataset(
     by the training rows alone. Any other file, and text:NAME, is a text: bytes, cut in file order.
 
     Args:
-        source: path, "sklearn:NAME" or "text:NAME".
+        source: path, "sklearn:NAME", "text:NAME", or "TASK:ARGUMENT" of a task that another package adds.
         target: the column to predict; needed for a table file, refused for a text. With it, a file of unknown extension
             is read as CSV.
         task: "auto" tells regression from classification by the target's values.
@@ -52,6 +54,46 @@ def load_dataset(
         OptionError: an argument outside what is allowed.
     """
     _check_arguments(target, task, n_samples, group_column, time_column, seed)
+    found = find_task(source)
+    if found is None:
+        return _load(source, target, task, n_samples, valid_source, group_column, time_column, seed)
+    name, argument, added = found
+    if added.load is None:
+        dataset = load_dataset(
+            argument,
+            target=target,
+            task=task,
+            n_samples=n_samples,
+            valid_source=valid_source,
+            group_column=group_column,
+            time_column=time_column,
+            seed=seed,
+        )
+    else:
+        _refuse_options(
+            f"{shown(source)} brings its own data",
+            {
+                "target": target,
+                "task": None if task == "auto" else task,
+                "valid": valid_source,
+                "group": group_column,
+                "time": time_column,
+            },
+        )
+        dataset = load_task(name, argument, added.load, n_samples, int(seed))
+    return replace(dataset, name=f"{name}:{argument}", model_family=name if added.learner is not None else "")
+
+
+def _load(
+    source: str | os.PathLike[str],
+    target: str | None,
+    task: Literal["auto", "regression", "classification"],
+    n_samples: int | None,
+    valid_source: str | os.PathLike[str] | None,
+    group_column: str | None,
+    time_column: str | None,
+    seed: int,
+) -> Dataset:
     resolved = resolve_source(source, has_target=target is not None)
     second = None if valid_source is None else resolve_source(valid_source, has_target=resolved.is_table)
     if second is not None and second.is_table != resolved.is_table:
@@ -62,10 +104,10 @@ def load_dataset(
         )
     if not resolved.is_table:
         chosen_task = None if task == "auto" else task
-        named = {"target": target, "task": chosen_task, "group": group_column, "time": time_column}
-        for name, value in named.items():
-            if value is not None:
-                raise OptionError(f"{shown(resolved.name)} is a text, which has no columns: leave out the {name}")
+        _refuse_options(
+            f"{shown(resolved.name)} is a text, which has no columns",
+            {"target": target, "task": chosen_task, "group": group_column, "time": time_column},
+        )
         from archopt.data.texts import load_text
 
         return load_text(resolved, n_samples=n_samples, valid_source=second)
@@ -75,6 +117,12 @@ def load_dataset(
 
     request = TableRequest(target, task, n_samples, group_column, time_column, int(seed))
     return load_table(resolved, request, valid_source=second)
+
+
+def _refuse_options(why: str, options: dict[str, object]) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise OptionError(f"{why}: leave out the {name}")
 
 
 def _needs_target(source: Source) -> str:

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
-
-from archopt.models.nadaraya_watson import NadarayaWatson
-from archopt.models.transformer import ByteDecoder
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -17,8 +14,8 @@ class Score:
 
     Attributes:
         value: the recipe's metric.
-        head_outputs: per layer (H, rows, components), for a few fixed rows.
-        effective_neighbours: mean over heads and those rows; None for text.
+        head_outputs: per layer (H, rows, components), for a few fixed rows; empty where nobody looked.
+        effective_neighbours: mean over heads and those rows; None where rows are not averaged.
     """
 
     value: float
@@ -32,6 +29,8 @@ class Learner:
 
     Attributes:
         model: what trains.
+        key_projections: per attention layer the current key projections (H, D, d_k), attached to the model's graph:
+            their diversity is measured, and the decorrelation penalty differentiates through them.
         loss: step (0, 1, ...) to the data loss of that step's batch; called once per step, in order.
         score: split ("valid" or "test") to its score, without gradients.
         attention: the kernel that training runs.
@@ -39,7 +38,8 @@ class Learner:
         fallback: why "auto" did not take xformers; None where it did, or another kernel was asked for.
     """
 
-    model: NadarayaWatson | ByteDecoder
+    model: nn.Module
+    key_projections: Callable[[], list[Tensor]]
     loss: Callable[[int], Tensor]
     score: Callable[[str], Score]
     attention: str

@@ -60,6 +60,7 @@ def table_learner(dataset: TableDataset, spec: TrialSpec, recipe: Recipe) -> Lea
     )
     return Learner(
         model=model,
+        key_projections=model.key_projections,
         loss=loss,
         score=score,
         attention=kernel,

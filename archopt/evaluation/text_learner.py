@@ -66,6 +66,7 @@ def text_learner(dataset: TextDataset, spec: TrialSpec, recipe: Recipe) -> Learn
     head_dim = spec.allocation.head_dim
     return Learner(
         model=model,
+        key_projections=model.key_projections,
         loss=loss,
         score=score,
         attention=kernel,

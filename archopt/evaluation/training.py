@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from archopt.data.dataset import Dataset, TextDataset
+from archopt.data.tasks import installed_task
 from archopt.errors import DegenerateHeadError, OptionError, TrialFailed
 from archopt.evaluation.learner import Learner, Score
 from archopt.evaluation.table_learner import table_learner
 from archopt.evaluation.text_learner import text_learner
 from archopt.evaluation.trial import METRICS, Recipe, RungReport, TrialOutcome, TrialSpec
+from archopt.models.projections import mean_overlap
 from archopt.theory.diversity import head_diversity_index, head_output_correlation
 
 _EXPLODED = 1e4  # times the first loss (or 1 nat or 1 sd², where that is larger): no schedule comes back from there
@@ -65,11 +67,7 @@ def train(dataset: Dataset, spec: TrialSpec, recipe: Recipe, on_rung: Callable[[
 
 
 def _train(dataset: Dataset, spec: TrialSpec, recipe: Recipe, on_rung: Callable[[RungReport], bool]) -> TrialOutcome:
-    learner = (
-        text_learner(dataset, spec, recipe)
-        if isinstance(dataset, TextDataset)
-        else table_learner(dataset, spec, recipe)
-    )
+    learner = _learner(dataset, spec, recipe)
     losses = training_losses(learner, spec, recipe)
     step_seconds: list[float] = []
     step, stopped = 0, False
@@ -107,6 +105,17 @@ def _train(dataset: Dataset, spec: TrialSpec, recipe: Recipe, on_rung: Callable[
     )
 
 
+def _learner(dataset: Dataset, spec: TrialSpec, recipe: Recipe) -> Learner:
+    if dataset.model_family:
+        build = installed_task(dataset.model_family).learner
+        assert build is not None, "load_dataset names a family only where it has a learner"
+        learner: Learner = build(dataset, spec, recipe)
+        return learner
+    if isinstance(dataset, TextDataset):
+        return text_learner(dataset, spec, recipe)
+    return table_learner(dataset, spec, recipe)
+
+
 def training_losses(learner: Learner, spec: TrialSpec, recipe: Recipe) -> Iterator[float]:
     """Train the learner's model, one of the recipe's steps for each value that is asked for.
 
@@ -142,7 +151,7 @@ def _step(learner: Learner, optimiser: torch.optim.Optimizer, spec: TrialSpec, r
     data_loss = learner.loss(step)
     total: Tensor = data_loss
     if spec.decorrelation > 0 and spec.allocation.n_heads > 1:
-        total = data_loss + spec.decorrelation * learner.model.decorrelation_penalty()
+        total = data_loss + spec.decorrelation * mean_overlap(learner.key_projections())
     optimiser.zero_grad(set_to_none=True)
     total.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(learner.model.parameters(), _MAX_GRADIENT_NORM)
@@ -162,7 +171,7 @@ def _adamw(model: torch.nn.Module, weight_decay: float) -> torch.optim.Optimizer
 
 def _diversity(learner: Learner, score: Score, step: int) -> tuple[float, float]:
     """Raw subspace HDI and correlation of head outputs, each the mean over layers; NaN for one head."""
-    projections = [layer.detach().cpu().numpy() for layer in learner.model.key_projections()]
+    projections = [layer.detach().cpu().numpy() for layer in learner.key_projections()]
     if len(projections[0]) == 1:
         return nan, nan
     try:

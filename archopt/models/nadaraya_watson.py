@@ -16,7 +16,7 @@ from archopt.allocation import HeadAllocation
 from archopt.errors import OptionError
 from archopt.models.attention import attention
 from archopt.models.head_weighting import HeadWeighting
-from archopt.models.projections import initial_heads, mean_overlap
+from archopt.models.projections import initial_heads
 
 PROBABILITY_FLOOR = 1e-3
 """Share of the uniform distribution mixed into class probabilities: a class absent near a query has kernel
@@ -155,10 +155,6 @@ class NadarayaWatson(nn.Module):
     def key_projections(self) -> list[Tensor]:
         """One (H, D, d_k) tensor: its only layer."""
         return [self.key_weight]
-
-    def decorrelation_penalty(self) -> Tensor:
-        """Mean overlap of two heads' key subspaces, a scalar in [0, 1]; 0 for one head."""
-        return mean_overlap(self.key_projections())
 
 
 def log_probabilities(prediction: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from archopt.allocation import HeadAllocation
 from archopt.models.attention import attention
 from archopt.models.cost import VOCABULARY
 from archopt.models.head_weighting import HeadWeighting
-from archopt.models.projections import initial_heads, mean_overlap
+from archopt.models.projections import initial_heads
 
 _EMBEDDING_SD = 0.1  # below the blocks' unit-variance inputs, which the first norm restores anyway
 
@@ -183,10 +183,6 @@ class ByteDecoder(nn.Module):
     def key_projections(self) -> list[Tensor]:
         """W_K of each layer by head, (H, D, d_k)."""
         return [block.attention.key_weight for block in self.blocks]
-
-    def decorrelation_penalty(self) -> Tensor:
-        """Mean over pairs of heads and layers of the overlap of key subspaces, in [0, 1]; 0 for one head."""
-        return mean_overlap(self.key_projections())
 
     def _embed(self, tokens: Tensor) -> Tensor:
         # One product with one-hot rows would be slower; index_select has a deterministic backward on a CPU.

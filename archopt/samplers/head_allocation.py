@@ -164,18 +164,21 @@ class HeadAllocationSampler(BaseSampler):
     def sample_independent(
         self, study: "Study", trial: "FrozenTrial", param_name: str, param_distribution: "BaseDistribution"
     ) -> Any:
-        """The closed form for a head parameter that is met for the first time; else the base sampler."""
-        fixed = {name: trial.distributions[name] for name in trial.params}
-        heads = param_name == self._head.name or self._head.is_alias(param_name)
-        space = self._space({**fixed, param_name: param_distribution}) if heads else None
-        if space is not None and isinstance(self._head.d_model, str):
-            width = trial.params[self._head.d_model]
-            kept = [candidate for candidate in space.candidates if candidate.allocation.d_model == width]
-            return self._nearest_untried(study, trial, kept or list(space.candidates), space).params[param_name]
-        if space is not None:
-            return self._nearest_untried(study, trial, list(space.candidates), space).params[param_name]
+        """The closed form for heads, or a width, that are met for the first time; else the base sampler."""
+        if self._splits_width(param_name):
+            fixed = {name: trial.distributions[name] for name in trial.params}
+            space = self._space({**fixed, param_name: param_distribution})
+            if space is not None:
+                # heads may come before their width or after it: the second of them keeps to what divides
+                given = {name: value for name, value in trial.params.items() if self._splits_width(name)}
+                kept = [candidate for candidate in space.candidates if given.items() <= candidate.params.items()]
+                return self._nearest_untried(study, trial, kept or list(space.candidates), space).params[param_name]
         base = self._base_for(trial, zlib.crc32(param_name.encode()))
         return base.sample_independent(study, trial, param_name, param_distribution)
+
+    def _splits_width(self, name: str) -> bool:
+        """Whether a parameter is the heads or the width."""
+        return name in (self._head.name, self._head.d_model) or self._head.is_alias(name)
 
     def _propose(self, study: "Study", trial: "FrozenTrial", space: SearchSpace) -> dict[str, Any]:
         rng = np.random.default_rng([self._seed, trial.number])

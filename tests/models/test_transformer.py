@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from archopt.allocation import HeadAllocation  # noqa: E402
+from archopt.models.projections import mean_overlap  # noqa: E402
 from archopt.models.transformer import ByteDecoder, MultiHeadSelfAttention, next_byte_loss  # noqa: E402
 from archopt.theory.weighting import head_weights  # noqa: E402
 
@@ -115,8 +116,8 @@ def test_key_projections_are_the_parameters_of_each_layer():
     layers = decoder.key_projections()
     assert [layer.shape for layer in layers] == [(4, 12, 3)] * 3
     assert all(any(layer is parameter for parameter in decoder.parameters()) for layer in layers)
-    assert decoder.decorrelation_penalty().item() == pytest.approx(0.0, abs=1e-6)  # orthogonal start
-    assert _decoder(HeadAllocation(1, 12)).decorrelation_penalty().item() == 0.0
+    assert mean_overlap(layers).item() == pytest.approx(0.0, abs=1e-6)  # orthogonal start
+    assert mean_overlap(_decoder(HeadAllocation(1, 12)).key_projections()).item() == 0.0
 
 
 def test_learned_weights_start_uniform_and_learn():

@@ -235,6 +235,24 @@ def test_widths_that_change_within_a_study_keep_their_history() -> None:
     assert {trial.params["d_model"] for trial in study.trials[30:]} <= {64, 96}
 
 
+@pytest.mark.parametrize("heads_first", [True, False])
+def test_heads_and_width_that_are_both_sampled_divide_in_whichever_order(heads_first: bool) -> None:
+    def objective(trial: optuna.Trial) -> float:
+        suggest = [
+            lambda: trial.suggest_categorical("n_heads", [1, 2, 3, 4, 6, 8]),
+            lambda: trial.suggest_categorical("d_model", [48, 64]),
+        ]
+        for each in suggest if heads_first else reversed(suggest):
+            each()
+        return abs(trial.params["d_model"] / trial.params["n_heads"] - 16)
+
+    study = optuna.create_study(sampler=_sampler(d_model="d_model"))
+    study.optimize(objective, n_trials=12)
+    pairs = {(trial.params["d_model"], trial.params["n_heads"]) for trial in study.trials}
+    assert all(width % n_heads == 0 for width, n_heads in pairs)
+    assert {width for width, _ in pairs} == {48, 64}
+
+
 def test_independent_parameters_of_one_trial_are_different_draws() -> None:
     study = optuna.create_study(sampler=_sampler())
     trial = study.ask()

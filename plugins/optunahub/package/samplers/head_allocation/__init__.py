@@ -1,0 +1,3 @@
+from archopt import HeadAllocationSampler
+
+__all__ = ["HeadAllocationSampler"]
