@@ -40,7 +40,7 @@ class _MultiHeadNW(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         n_heads: int = 8,
         weighting: str = "uniform",
         decorrelation: float = 0.0,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.003,
         weight_decay: float = 1.0,
         warmup: float = 0.05,
         n_steps: int = 300,
@@ -87,10 +87,12 @@ class _MultiHeadNW(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def _mixed(self, X: ArrayLike) -> torch.Tensor:
         """Rows (m, p) to the weighted mean of all heads: numbers (m, 1), or class probabilities (m, C)."""
         check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        inputs = validate_data(self, X, reset=False, dtype=np.float64, order="C")
         rows = torch.from_numpy(self._standardise.transform(inputs))
         by_chunk = self.model_.head_outputs_in_chunks(rows, self.keys_, self.values_)
-        return torch.cat([self.model_.mix(outputs) for outputs in by_chunk])
+        mixed = torch.cat([self.model_.mix(outputs) for outputs in by_chunk])
+        total: torch.Tensor = self.model_.weighting().sum()  # fixed weights were rounded to float32, and sum to 1 there
+        return mixed / total
 
 
 class MultiHeadNWRegressor(RegressorMixin, _MultiHeadNW):  # type: ignore[misc]
@@ -138,7 +140,7 @@ class MultiHeadNWRegressor(RegressorMixin, _MultiHeadNW):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on rows X (n, p), n at least 2, finite, and numbers y (n,)."""
-        inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        inputs, targets = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True, ensure_min_samples=2)
         return self._train(inputs, targets.astype(np.float64), ())
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -162,7 +164,7 @@ class MultiHeadNWClassifier(ClassifierMixin, _MultiHeadNW):  # type: ignore[misc
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on rows X (n, p), n at least 2, finite, and labels y (n,) of two or more classes."""
-        inputs, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        inputs, labels = validate_data(self, X, y, dtype=np.float64, order="C", ensure_min_samples=2)
         check_classification_targets(labels)
         self.classes_, indices = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
