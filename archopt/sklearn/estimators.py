@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from archopt.allocation import allocation_of
 from archopt.data.dataset import TableDataset, TableSplit
 from archopt.data.encoding import CLIP
+from archopt.data.kinds import LARGEST
 from archopt.data.targets import mean_and_scale
 from archopt.errors import DataError
 from archopt.evaluation import TrialSpec, default_recipe
@@ -60,6 +61,11 @@ class _MultiHeadNW(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         """Fit to rows (n, p) and their targets (n,): numbers, or class indices where there are class names."""
         self.allocation_ = allocation_of(self.d_model, self.n_heads)
         spec = TrialSpec(self.allocation_, self.weighting, self.decorrelation, self.learning_rate, replicate=0)
+        for name, values in (("X", inputs), ("y", targets)):
+            if np.abs(values).max() > LARGEST:
+                raise DataError(
+                    f"{name} holds {values.flat[np.abs(values).argmax()]:.3g}: at most {LARGEST:g} is handled"
+                )
         if not np.ptp(inputs, axis=0).any():
             raise DataError(f"no column of X varies over its {len(inputs):,} rows: there is nothing to learn from")
         clip = FunctionTransformer(np.clip, kw_args={"a_min": -CLIP, "a_max": CLIP})
@@ -124,7 +130,7 @@ class MultiHeadNWRegressor(RegressorMixin, _MultiHeadNW):  # type: ignore[misc]
     Raises:
         AllocationError: (fit) n_heads does not divide d_model; the message lists the divisors.
         OptionError: (fit) another parameter outside what is allowed.
-        DataError: (fit) no column of X varies.
+        DataError: (fit) no column of X varies, or a number is beyond 1e100.
         TrialFailed: (fit) the loss became NaN or exploded, as with a learning rate that is far too high.
 
     Example:

@@ -203,6 +203,10 @@ def test_bad_data_are_one_line(inputs: Array, numbers: Array) -> None:
         _classifier().fit(inputs, ["spam"] * 120)
     with pytest.raises(DataError, match="no column of X varies over its 120 rows"):
         _regressor().fit(np.ones((120, 3)), numbers)
+    with pytest.raises(DataError, match=r"X holds -1e\+300: at most 1e\+100 is handled"):
+        _regressor().fit(np.where(inputs > inputs.min(), inputs, -1e300), numbers)
+    with pytest.raises(DataError, match=r"y holds 1e\+200: at most 1e\+100 is handled"):
+        _regressor().fit(inputs, np.where(numbers < numbers.max(), numbers, 1e200))
     with pytest.raises(ValueError, match="Input X contains NaN"):
         _regressor().fit(np.where(inputs > 5, np.nan, inputs), numbers)
     with pytest.raises(ValueError, match="minimum of 2 is required"):
