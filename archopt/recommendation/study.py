@@ -40,6 +40,8 @@ def recommend(
     """
     _check(study, confidence, tolerance, noise_sd)
     trials = study.get_trials(deepcopy=False)
+    if not trials:
+        raise OptionError("the study has no trials yet: let at least one finish")
     head = recognise_head_parameter(study, d_model, trials=trials)
     history = read_history(study, head, trials)
     space = search_space_of(history.distributions(), head)
