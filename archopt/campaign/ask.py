@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from archopt.allocation import HeadAllocation, feasible_allocations
 from archopt.campaign.storage import SETTINGS_KEY, load_studies, open_storage, storage_faults
-from archopt.errors import OptionError
+from archopt.errors import ArchoptError, OptionError
 from archopt.search_space import N_HEADS, read_parameter, replicate
 
 if TYPE_CHECKING:
@@ -141,7 +141,10 @@ def _opened(url: str, name: str, options: dict[str, Any]) -> "tuple[optuna.Study
     if not 0 < len(name) <= MAX_STUDY_NAME:
         raise OptionError(f"the name of a study has 1 to {MAX_STUDY_NAME} characters but got {len(name)}")
     if given is None:
-        (study,) = load_studies(url, [name])
+        try:
+            (study,) = load_studies(url, [name])
+        except ArchoptError as error:
+            raise OptionError(f"{error}; the first ask makes the study, with --d-model") from None
     else:
         study = optuna.create_study(
             study_name=name,

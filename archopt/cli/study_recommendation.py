@@ -36,6 +36,7 @@ def print_study_recommendation(
     from archopt.campaign.storage import load_studies, storage_faults
     from archopt.recommendation import recommend
     from archopt.report.files import json_ready
+    from archopt.report.numbers import printable
     from archopt.report.text import print_summary
 
     if storage is None:
@@ -48,3 +49,5 @@ def print_study_recommendation(
         typer.echo(json.dumps(json_ready(found)))
     else:
         print_summary(found)
+        shown = ", ".join(f"{name} = {value}" for name, value in found["params"].items())
+        typer.echo(f"Parameters of the recommended configuration: {printable(shown)}")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution, CategoricalChoiceType
 
 MAX_NAME = 100
+MAX_WHOLE = 10**15  # doubles, in which storages keep parameters, hold each whole number up to there
 _GRAMMAR = "NAME=LOW:HIGH (then :log, :int or both) or NAME=CHOICE,CHOICE"
 _SCALES = ("int", "log")
 
@@ -51,8 +52,8 @@ def _range(text: str, rest: str) -> "BaseDistribution":
         raise OptionError(f"a range on a log scale starts above 0 but got {text[:60]!r}")
     if not is_int:
         return FloatDistribution(low, high, log=is_log)
-    if not (low.is_integer() and high.is_integer()):
-        raise OptionError(f"a range of whole numbers has whole ends but got {text[:60]!r}")
+    if not (low.is_integer() and high.is_integer() and max(-low, high) <= MAX_WHOLE):
+        raise OptionError(f"a range of whole numbers has whole ends of at most {MAX_WHOLE:.0e} but got {text[:60]!r}")
     return IntDistribution(int(low), int(high), log=is_log)
 
 
