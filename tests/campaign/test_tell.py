@@ -59,10 +59,10 @@ def test_an_end_without_a_value(url: str, news: News, state: str, fault: str | N
 def test_out_of_memory_bars_the_split_for_good(url: str) -> None:
     heads = _trial(url).params["n_heads"]
     tell(url, "mine", 0, News(failed="HIP out of memory. Tried to allocate"))
-    for _ in range(8):
+    for _ in range(5):
         asked = ask(url, "mine")
         tell(url, "mine", asked.trial, News(value=float(asked.params["n_heads"] != heads)))
-    later = [ask(url, "mine").params["n_heads"] for _ in range(4)]
+    later = [ask(url, "mine").params["n_heads"] for _ in range(3)]
     assert heads not in later
 
 
