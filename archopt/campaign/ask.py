@@ -111,7 +111,13 @@ def ask(storage: str, study: str, **options: Any) -> Asked:
     with storage_faults("while a trial was asked for"):
         opened, settings = _opened(storage, study, options)
         opened.sampler = settings.sampler()
-        trial = opened.ask(settings.distributions())
+        try:
+            trial = opened.ask(settings.distributions())
+        except ValueError as error:  # Optuna's, for a queued trial; it stays open, and the next ask goes past it
+            cause = " ".join(str(error).split())[:100]
+            raise OptionError(
+                f"a trial that was queued in study {study!r} is no choice here ({cause}): ask again"
+            ) from None
         split = HeadAllocation(trial.params[N_HEADS], settings.d_model // trial.params[N_HEADS])
         return Asked(study, trial.number, dict(trial.params), split, replicate(trial))
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from archopt.cli.interrupts import said_when_interrupted
 from archopt.cli.numbers import real_number, whole_number
 
 
@@ -48,7 +49,7 @@ def ask_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, as without it.")] = False,
 ) -> None:
-    """Print one configuration to run as a JSON object; then `archopt tell` how it went.
+    """Print a configuration to run, as a JSON object; `archopt tell` takes how it went.
 
     Example: archopt ask --storage sqlite:///study.db --study mine --d-model 512 --samples 2e6
     --param learning_rate=1e-4:1e-2:log --param dropout=0,0.1,0.2 --param n_layers=2:6:int
@@ -73,5 +74,6 @@ def ask_command(
         "seed": seed,
         "param": tuple(param) if param else None,
     }
-    asked = ask(storage, study, **{name: value for name, value in given.items() if value is not None})
+    with said_when_interrupted():
+        asked = ask(storage, study, **{name: value for name, value in given.items() if value is not None})
     typer.echo(json.dumps(asked.to_dict(), allow_nan=False))

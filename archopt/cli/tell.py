@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from archopt.cli.interrupts import said_when_interrupted
 from archopt.cli.numbers import real_number, whole_number
 
 
@@ -58,7 +59,9 @@ def tell_command(
         fault=fault,
         pruned=pruned,
     )
-    typer.echo(json.dumps(tell(storage, study, trial, news).to_dict(), allow_nan=False))
+    with said_when_interrupted():
+        told = tell(storage, study, trial, news)
+    typer.echo(json.dumps(told.to_dict(), allow_nan=False))
 
 
 def _by_step(option: str, given: Sequence[str]) -> dict[int, float]:

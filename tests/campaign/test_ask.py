@@ -118,6 +118,17 @@ def test_replicates_count_up_and_an_unanswered_trial_holds_nothing_up(url: str) 
     assert max(run.replicate for run in runs) >= 2
 
 
+def test_what_is_queued_comes_first_where_it_is_a_choice(url: str) -> None:
+    ask(url, "mine", d_model=12)
+    study = _load(url)
+    study.enqueue_trial({"n_heads": 5})
+    study.enqueue_trial({"n_heads": 6})
+    with pytest.raises(OptionError, match=r"queued in study 'mine' is no choice here \('5' not in .*\): ask again"):
+        ask(url, "mine")
+    asked = ask(url, "mine")
+    assert (asked.trial, asked.allocation) == (2, HeadAllocation(6, 2))
+
+
 def test_an_asked_trial_is_never_taken_for_dead(url: str) -> None:
     asked = ask(url, "mine", d_model=24)
     with warnings.catch_warnings():

@@ -25,7 +25,7 @@ class Written:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """Ten trials of ten steps on digits; trials that ended in every way, one that was told nothing since it was asked."""
+    """Ten trials of ten steps on digits; trials that ended in every way, and one that was never told."""
     pytest.importorskip("torch")
     from archopt.campaign.ask import ask
     from archopt.campaign.tell import News, tell
