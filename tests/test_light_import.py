@@ -20,15 +20,21 @@ def test_import_loads_nothing_heavy() -> None:
     assert (result.stdout.strip(), result.stderr) == ("[]", "")
 
 
-@pytest.mark.parametrize("command", ["search", "theory", "fit", "recommend"])
-def test_help_loads_nothing_heavy(command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *((command, "--d-model") for command in ("search", "theory", "fit", "recommend", "ask")),
+        ("tell", "--value"),
+    ],
+)
+def test_help_loads_nothing_heavy(command: str, option: str) -> None:
     code = (
         f"import sys; from archopt.cli import run; code = run([{command!r}, '--help']); "
         f"print(code, [m for m in {HEAVY} if m in sys.modules])"
     )
     result = _run(code)
     assert result.stdout.strip().endswith("0 []")
-    assert "--d-model" in result.stdout
+    assert option in result.stdout
 
 
 def test_every_public_name_has_a_home() -> None:

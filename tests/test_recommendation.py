@@ -262,7 +262,7 @@ def test_bad_arguments(options: dict[str, Any], match: str) -> None:
 
 
 def test_studies_that_cannot_be_read_say_why() -> None:
-    with pytest.raises(OptionError, match="no head parameter"):
+    with pytest.raises(OptionError, match="no trials yet"):
         archopt.recommend(optuna.create_study())
     with pytest.raises(OptionError, match="one objective"):
         archopt.recommend(optuna.create_study(directions=["minimize", "minimize"]))

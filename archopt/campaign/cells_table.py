@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from archopt.campaign.storage import SETTINGS_KEY, masked, open_storage
+from archopt.campaign.storage import SETTINGS_KEY, masked, open_storage, refuse_missing_file
 from archopt.errors import OptionError, StorageError
 from archopt.evaluation import METRICS
 from archopt.search_space import read_history, recognise_head_parameter, search_space_of
@@ -127,16 +126,3 @@ def _rows(study: "optuna.Study", n_samples: float | None, d_model: int | None) -
             figures = (n_samples, split.d_model, split.n_heads, split.head_dim, mean[best], sd[best], n_trials)
             rows.append(dict(zip(CELL_COLUMNS, figures, strict=True)))
     return rows
-
-
-def refuse_missing_file(url: str) -> None:
-    """To read from a SQLite file that is not there would make it."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        return  # `open_storage` says what is wrong
-    if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).is_file():
-        raise StorageError(f"storage {masked(url)} does not exist: give the URL of one that a search has written")

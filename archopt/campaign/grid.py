@@ -16,10 +16,10 @@ from archopt.campaign.grid_cells import GridPlan, SearchOptions, plan_grid
 from archopt.campaign.grid_opening import open_grid
 from archopt.campaign.grid_result import GridCell, GridResult
 from archopt.campaign.grid_trials import GridTrials
-from archopt.campaign.run import INTERRUPTED, storage_faults
+from archopt.campaign.run import INTERRUPTED
 from archopt.campaign.settings import time_limit
 from archopt.campaign.stopping import count_trials
-from archopt.campaign.storage import SPENT_KEY, masked, prepare_folder
+from archopt.campaign.storage import SPENT_KEY, masked, prepare_folder, storage_faults
 from archopt.errors import CampaignFailed, DataError, OptionError, StorageError
 from archopt.evaluation.workers import WorkerPool
 from archopt.report.numbers import count

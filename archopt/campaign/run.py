@@ -1,8 +1,5 @@
 """One run of a campaign over one cell: opened, searched, compared, written down."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from threadpoolctl import threadpool_limits
 
 from archopt.campaign.budget import Budget, SpentTime
@@ -10,6 +7,7 @@ from archopt.campaign.cell import Cell
 from archopt.campaign.cell_run import CellRun, Outcome
 from archopt.campaign.opening import open_campaign
 from archopt.campaign.settings import Settings, command_line
+from archopt.campaign.storage import storage_faults
 from archopt.errors import CampaignFailed
 from archopt.evaluation.workers import WorkerPool
 from archopt.recommendation import Recommendation
@@ -36,21 +34,6 @@ def run_campaign(settings: Settings, cell: Cell, progress: SearchProgress, start
     if published is None:
         raise CampaignFailed(run.why_nothing(outcome.stopped_because))
     return published
-
-
-@contextmanager
-def storage_faults() -> Iterator[None]:
-    """Within, what Optuna raises where a storage stops answering is a CampaignFailed of one line."""
-    import optuna
-
-    try:
-        yield
-    except optuna.exceptions.StorageInternalError as error:
-        cause = " ".join(str(error.__cause__ or error).split())[:100]
-        raise CampaignFailed(
-            f"the storage failed while the search ran ({cause}): every finished trial is kept; "
-            "make room or restore the connection, then run the same command again"
-        ) from None
 
 
 def _searched(run: CellRun) -> Outcome:

@@ -3,13 +3,13 @@
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from archopt.errors import StorageError
+from archopt.errors import CampaignFailed, OptionError, StorageError
 
 if TYPE_CHECKING:
     import optuna
@@ -25,8 +25,12 @@ STOPPED_KEY = "archopt:stopped"  # why, and with which limits (budget, confidenc
 COMPARISON_KEY = "archopt:comparison"
 
 
-def open_storage(url: str) -> "optuna.storages.RDBStorage":
-    """Open, or create, an Optuna storage with heartbeats; stale trials are queued again with the same parameters.
+def open_storage(url: str, *, heartbeats: bool = True) -> "optuna.storages.RDBStorage":
+    """Open, or create, an Optuna storage.
+
+    Args:
+        heartbeats: whether trials have a process behind them that shows it is alive; stale ones are queued again with
+            the same parameters.
 
     Raises:
         StorageError: the URL has no known form, its driver is missing, or the database does not answer.
@@ -37,7 +41,7 @@ def open_storage(url: str) -> "optuna.storages.RDBStorage":
     try:
         for attempt in range(CREATE_ATTEMPTS):
             try:
-                return _connect(url, engine)
+                return _connect(url, engine, heartbeats)
             except (IntegrityError, OperationalError) as error:
                 # another process is creating the same tables at this moment
                 racing = isinstance(error, IntegrityError) or "already exists" in str(error)
@@ -55,9 +59,11 @@ def open_storage(url: str) -> "optuna.storages.RDBStorage":
         ) from None
 
 
-def _connect(url: str, engine: dict[str, Any] | None) -> "optuna.storages.RDBStorage":
+def _connect(url: str, engine: dict[str, Any] | None, heartbeats: bool) -> "optuna.storages.RDBStorage":
     import optuna
 
+    if not heartbeats:
+        return optuna.storages.RDBStorage(url, engine_kwargs=engine)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # heartbeats are, in Optuna 5
         return optuna.storages.RDBStorage(
@@ -67,6 +73,53 @@ def _connect(url: str, engine: dict[str, Any] | None) -> "optuna.storages.RDBSto
             grace_period=GRACE_SECONDS,
             heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(MAX_RETRIES),
         )
+
+
+def refuse_missing_file(url: str) -> None:
+    """To read from a SQLite file that is not there would make it."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        return  # `open_storage` says what is wrong
+    if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).is_file():
+        raise StorageError(f"storage {masked(url)} does not exist: give the URL of one that holds a study")
+
+
+def load_studies(url: str, names: Sequence[str]) -> "list[optuna.Study]":
+    """Studies that a storage holds.
+
+    Raises:
+        OptionError: it holds no study of one of the names.
+        StorageError: the storage cannot be opened, or is a file that does not exist.
+    """
+    import optuna
+
+    refuse_missing_file(url)
+    storage = open_storage(url, heartbeats=False)
+    held = optuna.get_all_study_names(storage)
+    for name in names:
+        if name not in held:
+            more = f" and {len(held) - 5} more" if len(held) > 5 else ""
+            raise OptionError(f"the storage holds no study {name[:60]!r}; it has {', '.join(held[:5]) or 'none'}{more}")
+    return [optuna.load_study(study_name=name, storage=storage) for name in names]
+
+
+@contextmanager
+def storage_faults(when: str = "while the search ran") -> Iterator[None]:
+    """Within, what Optuna raises where a storage stops answering is a CampaignFailed of one line."""
+    import optuna
+
+    try:
+        yield
+    except optuna.exceptions.StorageInternalError as error:
+        cause = " ".join(str(error.__cause__ or error).split())[:100]
+        raise CampaignFailed(
+            f"the storage failed {when} ({cause}): every finished trial is kept; "
+            "make room or restore the connection, then run the same command again"
+        ) from None
 
 
 def masked(url: str) -> str:

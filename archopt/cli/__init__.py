@@ -8,9 +8,11 @@ from types import FrameType
 
 import typer
 
+from archopt.cli.ask import ask_command
 from archopt.cli.fit import fit_command
 from archopt.cli.recommend import recommend_command
 from archopt.cli.search import search_command
+from archopt.cli.tell import tell_command
 from archopt.cli.theory import theory_command
 from archopt.errors import ArchoptError
 
@@ -30,6 +32,8 @@ app = typer.Typer(
 app.command("search")(search_command)
 app.command("fit")(fit_command)
 app.command("recommend")(recommend_command)
+app.command("ask")(ask_command)
+app.command("tell")(tell_command)
 app.command("theory")(theory_command)
 
 

@@ -1,4 +1,4 @@
-"""`archopt recommend`: an allocation for a size that need not be tried."""
+"""`archopt recommend`: an allocation for a size that need not be tried, or from an Optuna study's trials."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
@@ -22,20 +22,31 @@ from archopt.cli.column_options import (
 from archopt.cli.interrupts import said_when_interrupted
 from archopt.cli.numbers import real_number, whole_number
 from archopt.cli.runs_source import exactly_one, runs_of_campaign, runs_of_file
+from archopt.cli.study_recommendation import print_study_recommendation, refuse_beside_study
 
 if TYPE_CHECKING:
     from archopt.laws import ScalingLaw
 
 
 def recommend_command(
-    d_model: Annotated[int, typer.Option(parser=whole_number, help="Total attention width D.", metavar="D")],
+    d_model: Annotated[
+        int | None,
+        typer.Option(parser=whole_number, help="Total attention width D [with --study: as it says].", metavar="D"),
+    ] = None,
     samples: Annotated[
-        float, typer.Option(parser=real_number, help="n: rows of a table, tokens of a text; such as 1e9.", metavar="N")
-    ],
+        float | None,
+        typer.Option(parser=real_number, help="n: rows of a table, tokens of a text; such as 1e9.", metavar="N"),
+    ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(help="Optuna study in --storage, archopt's own or not: from its trials.", metavar="NAME"),
+    ] = None,
     law: Annotated[str | None, typer.Option(help="Law that `archopt fit --out` wrote.", metavar="FILE")] = None,
     name: Annotated[str | None, typer.Option(help="Campaign to fit a law to.", metavar="CAMPAIGN")] = None,
     data: Annotated[str | None, typer.Option(help="File of runs to fit a law to.", metavar="FILE")] = None,
-    storage: Annotated[str | None, typer.Option(help="Of the campaign [its results folder].", metavar="URL")] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Of the study, or the campaign [its results folder].", metavar="URL")
+    ] = None,
     basis: Annotated[
         str | None, typer.Option(help="theory, law or both, weighed by how sure they are [both with a law].")
     ] = None,
@@ -49,11 +60,12 @@ def recommend_command(
         float | None, typer.Option(parser=real_number, help="Of the theory's log-law [the family's].", metavar="C")
     ] = None,
     head_dim_multiple_of: Annotated[
-        int, typer.Option(parser=whole_number, help="2 for rotary embeddings, 8 for fused kernels.", metavar="N")
-    ] = 1,
+        int | None, typer.Option(parser=whole_number, help="2 for rotary embeddings, 8 for fused kernels.", metavar="N")
+    ] = None,
     heads_multiple_of: Annotated[
-        int, typer.Option(parser=whole_number, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N")
-    ] = 1,
+        int | None,
+        typer.Option(parser=whole_number, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N"),
+    ] = None,
     n_samples_column: NSamplesColumn = None,
     d_model_column: WidthColumn = None,
     n_heads: HeadsColumn = None,
@@ -68,18 +80,47 @@ def recommend_command(
     confidence: Annotated[float, typer.Option(parser=real_number, help="Of the interval and the set.")] = 0.9,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Recommend how to split D into heads for n samples, from theory, a fitted law, or both; no trial is run.
+    """Recommend how to split D into heads; no trial is run.
 
-    Example: archopt recommend --d-model 512 --samples 1e9 --law law.json
+    For n samples, from theory, a fitted law, or both: archopt recommend --d-model 512 --samples 1e9 --law law.json
+
+    From the trials of any Optuna study: archopt recommend --storage sqlite:///study.db --study NAME; beside them
+    --d-model (where the study does not say it), --noise-sd and --confidence apply.
     """
     from archopt.errors import OptionError
     from archopt.laws import recommend_size
     from archopt.report.scaling_law import print_size
 
+    columns = column_mapping(n_samples_column, d_model_column, n_heads, head_dim, metric, metric_sd, seed_column)
+    if study is not None:
+        for_sizes = {
+            "--samples": samples,
+            "--law": law,
+            "--name": name,
+            "--data": data,
+            "--basis": basis,
+            "--family": family,
+            "--intrinsic-dim": intrinsic_dim,
+            "--constant": constant,
+            "--head-dim-multiple-of": head_dim_multiple_of,
+            "--heads-multiple-of": heads_multiple_of,
+            "options of columns": next((column for column in columns.values() if column is not None), None),
+            "--direction": direction,
+            "--best-over": best_over,
+            "--ignore": ignore,
+        }
+        refuse_beside_study([option for option, value in for_sizes.items() if value is not None])
+        print_study_recommendation(
+            study, storage, d_model=d_model, noise_sd=noise_sd, confidence=confidence, as_json=as_json
+        )
+        return
+    if d_model is None or samples is None:
+        raise OptionError("give --d-model and --samples, for a size; or --storage and --study, for trials that ran")
+    if storage is not None and name is None:
+        raise OptionError("--storage holds trials: say which with --study, or --name for a campaign over several sizes")
     fitted = None
     if (law, name, data) != (None, None, None):
         which = exactly_one([("--law", law), ("--name", name), ("--data", data)])
-        columns = column_mapping(n_samples_column, d_model_column, n_heads, head_dim, metric, metric_sd, seed_column)
         if which != "--data" and any((*columns.values(), direction, best_over, ignore)):
             raise OptionError(
                 f"options of columns and --direction are for --data, but got {which}, which knows its own"
@@ -106,8 +147,8 @@ def recommend_command(
         family=str(chosen),
         intrinsic_dim=intrinsic_dim,
         constant=constant,
-        head_dim_multiple_of=head_dim_multiple_of,
-        n_heads_multiple_of=heads_multiple_of,
+        head_dim_multiple_of=1 if head_dim_multiple_of is None else head_dim_multiple_of,
+        n_heads_multiple_of=1 if heads_multiple_of is None else heads_multiple_of,
         confidence=confidence,
     )
     if as_json:

@@ -39,21 +39,13 @@ def runs_of_studies(given: Sequence[str], storage: str | None) -> "pd.DataFrame"
         OptionError: no storage, a size that is no number, or a study that the storage does not hold.
         StorageError: the storage cannot be opened.
     """
-    import optuna
-
-    from archopt.campaign.cells_table import cells_frame, refuse_missing_file
-    from archopt.campaign.storage import open_storage
+    from archopt.campaign.cells_table import cells_frame
+    from archopt.campaign.storage import load_studies
 
     if storage is None:
         raise OptionError("--study needs --storage, the URL of the Optuna storage that holds it")
     sizes = [_sizes(text) for text in given]
-    refuse_missing_file(storage)
-    opened = open_storage(storage)
-    held = optuna.get_all_study_names(opened)
-    for name, _, _ in sizes:
-        if name not in held:
-            raise OptionError(f"the storage holds no study {name[:60]!r}; it has {', '.join(held[:5]) or 'none'}")
-    studies = [optuna.load_study(study_name=name, storage=opened) for name, _, _ in sizes]
+    studies = load_studies(storage, [name for name, _, _ in sizes])
     return cells_frame(studies, n_samples=[n for _, n, _ in sizes], d_models=[width for _, _, width in sizes])
 
 

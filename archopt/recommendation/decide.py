@@ -181,6 +181,10 @@ def _reason(
     return text
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _percent(probability: float) -> str:
     """Never 0 % or 100 %: that is more than draws can say."""
     if probability < 0.01:
@@ -195,11 +199,11 @@ def _caveats(model: StudyModel, n_finished: int) -> tuple[str, ...]:
     elif len(set(model.observed.index.tolist())) == len(model.observed):
         if len(model.observed) < FEWEST_TO_GUESS_NOISE:
             caveats.append(
-                f"{len(model.observed)} configurations, none run twice, cannot tell noise from differences: the "
-                "certainty rests on an assumed noise; run some again with another seed, or give noise_sd"
+                f"{_count(len(model.observed), 'configuration')}, none run twice, cannot tell noise from differences: "
+                "the certainty rests on an assumed noise; run some again with another seed, or give noise_sd"
             )
         else:
             caveats.append("no configuration was run twice: the noise is a guess from how rough the values are")
     if n_finished < 10:
-        caveats.append(f"only {n_finished} trials finished")
+        caveats.append(f"only {_count(n_finished, 'trial')} finished")
     return tuple(caveats)

@@ -1,6 +1,7 @@
 """`archopt.recommend`: a recommendation from any Optuna study with a head parameter."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from archopt.errors import OptionError
@@ -40,6 +41,8 @@ def recommend(
     """
     _check(study, confidence, tolerance, noise_sd)
     trials = study.get_trials(deepcopy=False)
+    if not trials:
+        raise OptionError("the study has no trials yet: let at least one finish")
     head = recognise_head_parameter(study, d_model, trials=trials)
     history = read_history(study, head, trials)
     space = search_space_of(history.distributions(), head)
@@ -49,13 +52,22 @@ def recommend(
             f"no finished trial with a feasible {head.name!r} among {len(records)} trials: let at least one finish"
         )
     model = model_study(history, space, prior or recorded_prior(study, space), noise_sd=noise_sd)
-    return recommend_from(
+    found = recommend_from(
         model,
         records,
         confidence=confidence,
         tolerance=tolerance,
         direction="maximize" if study.direction.name == "MAXIMIZE" else "minimize",
     )
+    n_finished = sum(trial.state.name == "COMPLETE" for trial in trials)
+    n_used = sum(record.state == "complete" for record in records)
+    if n_used == n_finished:
+        return found
+    left_out = (
+        f"{n_finished - n_used} of {n_finished} finished trials were left out: their {head.name!r} is no split of"
+    )
+    width = f"their {head.d_model!r}" if isinstance(head.d_model, str) else f"d_model = {head.d_model}"
+    return replace(found, caveats=(*found.caveats, f"{left_out} {width}"))
 
 
 def _check(study: "optuna.Study", confidence: float, tolerance: float | None, noise_sd: float | None) -> None:

@@ -31,15 +31,18 @@ def in_words(allocation: tuple[int, int]) -> str:
 
 
 def metric_name(recommendation: Recommendation) -> str:
-    return printable(recommendation.get("metric") or "loss", most=24)
+    """As the search calls it; what somebody else's study measures is a loss where it is minimised."""
+    usual = "value" if recommendation.get("direction") == "maximize" else "loss"
+    return printable(recommendation.get("metric") or usual, most=24)
 
 
 def headline(recommendation: Recommendation) -> str:
-    """ "Use 4 heads x 12 (d_model 48), weighting uniform"."""
+    """ "Use 4 heads x 12 (d_model 48), weighting uniform"; no weighting where the study has none."""
     allocation = allocation_of(recommendation.get("allocation"))
     if allocation is None:
         return "No recommendation: no trial has finished"
-    weighting = "" if allocation[0] == 1 else f", weighting {printable(recommendation.get('weighting') or 'uniform')}"
+    scheme = None if allocation[0] == 1 else recommendation.get("weighting")
+    weighting = "" if scheme is None else f", weighting {printable(scheme)}"
     return f"Use {in_words(allocation)} (d_model {allocation[0] * allocation[1]}){weighting}"
 
 

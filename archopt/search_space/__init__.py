@@ -2,6 +2,7 @@
 
 from archopt.search_space.candidates import MAX_CANDIDATES, Candidate, SearchSpace, search_space_of
 from archopt.search_space.history import StudyHistory, read_history, read_records
+from archopt.search_space.parameter_text import read_parameter
 from archopt.search_space.parameters import (
     DECORRELATION,
     HEAD_PARAMETER_KEY,
@@ -55,6 +56,7 @@ __all__ = [
     "diversity_row",
     "head_names",
     "read_history",
+    "read_parameter",
     "read_record",
     "read_records",
     "recent_trials",
