@@ -140,8 +140,9 @@ class Columns:
 
         A pruned trial counts with what its curve says of its final value and the variance of that. Of one
         configuration's only the best read one counts: how far its curves mislead is common to them. One that failed, by
-        itself or with an error, counts as worse than all that finished. Two runs of the same replicate of a
-        configuration are one observation.
+        itself or with an error, counts as worse than all that finished. Two runs of the same parameters and replicate
+        are one observation. Where they differ in a parameter that the space leaves out, such as a continuous learning
+        rate, they are two, of which one keeps the replicate number.
 
         Returns:
             the observations, and the positions of all trials that finished or whose curve says something.
@@ -161,10 +162,10 @@ class Columns:
         if len(finished):
             value[rows.saying == FAILED] = 2.0 * finished.max() - finished.min()
         used = np.flatnonzero(np.isfinite(value) & placed)
-        if (rows.replicate[used] >= 0).any():
-            used = _one_a_replicate(rows, used)
-        observations = Observations(rows.position[used], value[used], rows.replicate[used], extra[used])
-        return observations, tried
+        replicate = rows.replicate[used]
+        if (replicate >= 0).any():
+            used, replicate = _one_a_replicate(rows, used)
+        return Observations(rows.position[used], value[used], replicate, extra[used]), tried
 
     def _reading(self, number: int, curves: FinalValues) -> tuple[float, float]:
         """What a pruned trial's curve says of its final value and the variance, remembered; NaN where nothing."""
@@ -199,12 +200,23 @@ class Columns:
         return int((count > 1).sum()) >= (REPEATS_OF_COARSE_VALUES if coarse else 2)
 
 
-def _one_a_replicate(rows: Rows, used: Indices) -> Indices:
-    """Of rows of the same replicate of a configuration the one to keep: one with a value, then the lowest number."""
+def _one_a_replicate(rows: Rows, used: Indices) -> tuple[Indices, Indices]:
+    """Of rows of the same parameters and replicate the one to keep: one with a value, then the lowest number.
+
+    Returns:
+        the rows kept, and their replicates: none twice for a position, the later ones' -1.
+    """
     # those without a replicate number are all observations of their own
     same = np.where(rows.replicate[used] < 0, -1 - rows.number[used], rows.replicate[used])
-    order = np.lexsort((rows.number[used], rows.saying[used], same, rows.position[used]))
-    pairs = np.column_stack([rows.position[used], same])[order]
+    order = np.lexsort((rows.number[used], rows.saying[used], rows.key[used], same))
+    pairs = np.column_stack([rows.key[used], same])[order]
     first = np.ones(len(used), dtype=bool)
     first[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
-    return np.sort(used[order[first]])
+    kept = np.sort(used[order[first]])
+    replicate = rows.replicate[kept].copy()
+    numbered = np.flatnonzero(replicate >= 0)
+    place = rows.position[kept[numbered]] * (replicate.max() + 1) + replicate[numbered]
+    later = np.ones(len(numbered), dtype=bool)
+    later[np.unique(place, return_index=True)[1]] = False
+    replicate[numbered[later]] = -1
+    return kept, replicate

@@ -105,6 +105,24 @@ def test_the_next_replicate_is_the_lowest_that_a_configuration_has_not_had() -> 
     assert (_model(read_history(_study(12, replicates=False), HEAD)).replicates == -1).all()
 
 
+def test_runs_that_differ_in_a_parameter_that_the_model_leaves_out_all_count() -> None:
+    rate = optuna.distributions.FloatDistribution(1e-4, 1e-2, log=True)
+    study = optuna.create_study()
+    for number in range(20):
+        trial = _trial(number)
+        trial.params["learning_rate"] = 1e-4 * 1.2 ** min(
+            number, 10 + number % 5
+        )  # the last five repeat the five before
+        trial.distributions["learning_rate"] = rate
+        trial.user_attrs[ATTRIBUTES.replicate] = 0
+        study.add_trial(trial)
+    observed = _model(read_history(study, HEAD)).observed
+    assert len(observed) == 15  # of the very same run only one
+    numbered = observed.replicate >= 0
+    assert sorted(observed.index[numbered]) == [0, 1, 2, 3, 4]  # one of each configuration keeps its number
+    assert (observed.replicate[~numbered] == -1).all()
+
+
 def test_a_run_that_was_queued_again_says_nothing() -> None:
     study = _study(10)
     study.add_trial(
