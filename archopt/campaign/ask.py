@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ASKED_KEY = "archopt:asked"  # `AskSettings`, so that a later ask needs only the study's name
 DIRECTIONS = ("minimize", "maximize")
 MAX_STUDY_NAME = 200
+IN_MEMORY = ("sqlite://", "sqlite:///:memory:")
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,8 @@ def _opened(url: str, name: str, options: dict[str, Any]) -> "tuple[optuna.Study
     given = AskSettings(**options) if "d_model" in options else None  # a mistake shows before a file is made
     if not 0 < len(name) <= MAX_STUDY_NAME:
         raise OptionError(f"the name of a study has 1 to {MAX_STUDY_NAME} characters but got {len(name)}")
+    if url in IN_MEMORY:
+        raise OptionError(f"storage {url} is gone when ask ends: give one that stays, such as sqlite:///study.db")
     if given is None:
         try:
             (study,) = load_studies(url, [name])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 HEARTBEAT_SECONDS = 15
 GRACE_SECONDS = 60  # a running trial without a heartbeat for so long belongs to a process that died
 MAX_RETRIES = 2
+LOCK_SECONDS = 60
 CREATE_ATTEMPTS = 5  # the last after 3 s
 
 SETTINGS_KEY = "archopt:settings"
@@ -37,7 +38,7 @@ def open_storage(url: str, *, heartbeats: bool = True) -> "optuna.storages.RDBSt
     """
     from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
-    engine = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else None  # wait for a lock, do not fail
+    engine = {"connect_args": {"timeout": LOCK_SECONDS}} if url.startswith("sqlite") else None  # wait, do not fail
     try:
         for attempt in range(CREATE_ATTEMPTS):
             try:
@@ -76,16 +77,28 @@ def _connect(url: str, engine: dict[str, Any] | None, heartbeats: bool) -> "optu
 
 
 def refuse_missing_file(url: str) -> None:
-    """To read from a SQLite file that is not there would make it."""
+    """To read from a SQLite file that is not there, or holds something else, would make it one of Optuna's."""
+    from sqlalchemy import create_engine, inspect
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         return  # `open_storage` says what is wrong
-    if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).is_file():
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return
+    if not Path(parsed.database).is_file():
         raise StorageError(f"storage {masked(url)} does not exist: give the URL of one that holds a study")
+    engine = create_engine(parsed, connect_args={"timeout": LOCK_SECONDS})
+    try:
+        is_optuna_s = inspect(engine).has_table("version_info")
+    except SQLAlchemyError:
+        return
+    finally:
+        engine.dispose()
+    if not is_optuna_s:
+        raise StorageError(f"storage {masked(url)} holds no Optuna studies: give the URL of one that holds a study")
 
 
 def load_studies(url: str, names: Sequence[str]) -> "list[optuna.Study]":

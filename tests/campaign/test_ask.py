@@ -84,6 +84,8 @@ def test_a_mistake_makes_no_file(tmp_path: Path, url: str) -> None:
             ask(url, "mine", **options)
     with pytest.raises(OptionError, match="1 to 200 characters"):
         ask(url, "", d_model=24)
+    with pytest.raises(OptionError, match="gone when ask ends"):
+        ask("sqlite://", "mine", d_model=24)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,7 @@
 """Storages: opened or refused in one line, passwords never shown, settings compared."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import optuna
@@ -7,6 +9,7 @@ import pytest
 
 from archopt.campaign.storage import (
     load_settings,
+    load_studies,
     masked,
     open_storage,
     prepare_folder,
@@ -40,6 +43,16 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "study.db").write_text("this is no database, though it is long enough to look like one " * 20)
     with pytest.raises(StorageError, match="cannot be opened"):
         open_storage(f"sqlite:///{tmp_path / 'study.db'}")
+
+
+def test_a_database_of_somebody_else_s_is_read_without_a_table_of_optuna_s_put_into_it(tmp_path: Path) -> None:
+    path = tmp_path / "users.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("create table users (name text)")
+    before = path.read_bytes()
+    with pytest.raises(StorageError, match="holds no Optuna studies"):
+        load_studies(f"sqlite:///{path}", ["mine"])
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
