@@ -215,6 +215,24 @@ def test_an_infinite_value_is_no_answer() -> None:
         archopt.recommend(study, d_model=64)
 
 
+@pytest.mark.parametrize("value", [math.inf, 1e300])
+def test_heads_whose_values_are_out_of_range_count_as_diverged(value: float) -> None:
+    study = optuna.create_study()
+    distribution = optuna.distributions.CategoricalDistribution([1, 2, 4, 8])
+    for number in range(16):
+        n_heads = (1, 2, 4, 8)[number % 4]
+        study.add_trial(
+            optuna.create_trial(
+                params={"n_heads": n_heads},
+                distributions={"n_heads": distribution},
+                value=value if n_heads > 2 else n_heads + 0.01 * number,
+            )
+        )
+    found = archopt.recommend(study, d_model=64)
+    assert found.allocation.n_heads == 1
+    assert sum(e.p_best for e in found.estimates if e.allocation.n_heads > 2) < 0.05
+
+
 def test_json_and_frame() -> None:
     found = archopt.recommend(_study(), d_model=48)
     plain = json.loads(json.dumps(found.to_dict()))
@@ -271,6 +289,10 @@ def test_studies_that_cannot_be_read_say_why() -> None:
     study.ask().suggest_categorical("n_heads", [2, 4])
     with pytest.raises(OptionError, match="no finished trial"):
         archopt.recommend(study, d_model=48)
+    finished = optuna.create_study()
+    finished.optimize(lambda trial: trial.suggest_int("n_heads", 2, 6), n_trials=2)
+    with pytest.raises(OptionError, match="is a split of d_model = 49: give another d_model"):
+        archopt.recommend(finished, d_model=49)
 
 
 # arXiv:1706.03762, Table 3 rows (A): development perplexity at D = 512 by number of heads

@@ -47,9 +47,13 @@ def recommend(
     history = read_history(study, head, trials)
     space = search_space_of(history.distributions(), head)
     records = [record for record in history.records() if record.allocation is not None]
+    n_finished = sum(trial.state.name == "COMPLETE" for trial in trials)
+    width = f"their {head.d_model!r}" if isinstance(head.d_model, str) else f"d_model = {head.d_model}"
     if space is None or not any(record.state == "complete" for record in records):
+        if n_finished and not records:
+            raise OptionError(f"no {head.name!r} of {len(trials)} trials is a split of {width}: give another d_model")
         raise OptionError(
-            f"no finished trial with a feasible {head.name!r} among {len(records)} trials: let at least one finish"
+            f"no finished trial with a feasible {head.name!r} among {len(trials)} trials: let at least one finish"
         )
     model = model_study(history, space, prior or recorded_prior(study, space), noise_sd=noise_sd)
     found = recommend_from(
@@ -59,14 +63,12 @@ def recommend(
         tolerance=tolerance,
         direction="maximize" if study.direction.name == "MAXIMIZE" else "minimize",
     )
-    n_finished = sum(trial.state.name == "COMPLETE" for trial in trials)
     n_used = sum(record.state == "complete" for record in records)
     if n_used == n_finished:
         return found
     left_out = (
         f"{n_finished - n_used} of {n_finished} finished trials were left out: their {head.name!r} is no split of"
     )
-    width = f"their {head.d_model!r}" if isinstance(head.d_model, str) else f"d_model = {head.d_model}"
     return replace(found, caveats=(*found.caveats, f"{left_out} {width}"))
 
 

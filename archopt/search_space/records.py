@@ -31,6 +31,7 @@ class Attributes:
     pruner: str = "archopt:pruner"  # [decision, ...]
 
 
+LARGEST_VALUE = 1e100  # beyond: the square of a difference overflows
 RECENT_SECONDS = 1.0
 _LAST_READ = threading.local()
 
@@ -93,11 +94,16 @@ class TrialRecord:
     @property
     def is_finished(self) -> bool:
         """Whether it has a value to go by."""
-        return self.value is not None and math.isfinite(self.value)
+        return self.value is not None and abs(self.value) <= LARGEST_VALUE
 
     @property
     def fault(self) -> str | None:
-        """Why it failed, in one word; "diverged" where a study does not say; None for a trial that did not fail."""
+        """Why it failed, in one word; "diverged" where a study does not say; None for a trial that did not fail.
+
+        One whose value is infinite or beyond `LARGEST_VALUE` has diverged, too: Optuna takes those for complete.
+        """
+        if self.state == "complete" and not self.is_finished:
+            return "diverged"
         return self.attributes.get(ATTRIBUTES.fault, "diverged") if self.state == "failed" else None
 
 

@@ -110,9 +110,7 @@ def test_runs_that_differ_in_a_parameter_that_the_model_leaves_out_all_count() -
     study = optuna.create_study()
     for number in range(20):
         trial = _trial(number)
-        trial.params["learning_rate"] = 1e-4 * 1.2 ** min(
-            number, 10 + number % 5
-        )  # the last five repeat the five before
+        trial.params["learning_rate"] = 1e-4 * 1.2 ** min(number, 10 + number % 5)  # the last five repeat
         trial.distributions["learning_rate"] = rate
         trial.user_attrs[ATTRIBUTES.replicate] = 0
         study.add_trial(trial)
