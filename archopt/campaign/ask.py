@@ -109,12 +109,17 @@ def ask(storage: str, study: str, **options: Any) -> Asked:
         StorageError: the storage cannot be opened.
         CampaignFailed: it stopped answering.
     """
+    from optuna.trial import TrialState
+
     with storage_faults("while a trial was asked for"):
         opened, settings = _opened(storage, study, options)
         opened.sampler = settings.sampler()
+        trial = opened.ask()
         try:
-            trial = opened.ask(settings.distributions())
-        except ValueError as error:  # Optuna's, for a queued trial; it stays open, and the next ask goes past it
+            for name, distribution in settings.distributions().items():
+                trial._suggest(name, distribution)  # as Study.ask does, which does not say which trial it could not ask
+        except ValueError as error:  # Optuna's, for a queued trial
+            opened.tell(trial, state=TrialState.FAIL)
             cause = " ".join(str(error).split())[:100]
             raise OptionError(
                 f"a trial that was queued in study {study!r} is no choice here ({cause}): ask again"
@@ -151,13 +156,13 @@ def _opened(url: str, name: str, options: dict[str, Any]) -> "tuple[optuna.Study
         raise OptionError(f"storage {url} is gone when ask ends: give one that stays, such as sqlite:///study.db")
     if given is None:
         try:
-            (study,) = load_studies(url, [name])
+            (study,) = load_studies(url, [name], locks=True)
         except ArchoptError as error:
             raise OptionError(f"{error}; the first ask makes the study, with --d-model") from None
     else:
         study = optuna.create_study(
             study_name=name,
-            storage=open_storage(url, heartbeats=False),
+            storage=open_storage(url, heartbeats=False, locks=True),
             direction=optuna.study.StudyDirection[given.direction.upper()],
             load_if_exists=True,
         )

@@ -26,12 +26,14 @@ STOPPED_KEY = "archopt:stopped"  # why, and with which limits (budget, confidenc
 COMPARISON_KEY = "archopt:comparison"
 
 
-def open_storage(url: str, *, heartbeats: bool = True) -> "optuna.storages.RDBStorage":
+def open_storage(url: str, *, heartbeats: bool = True, locks: bool = False) -> "optuna.storages.RDBStorage":
     """Open, or create, an Optuna storage.
 
     Args:
         heartbeats: whether trials have a process behind them that shows it is alive; stale ones are queued again with
             the same parameters.
+        locks: whether SQLite, too, lets one process at a time take a queued trial, or end a running one. The file must
+            be writable.
 
     Raises:
         StorageError: the URL has no known form, its driver is missing, or the database does not answer.
@@ -42,7 +44,10 @@ def open_storage(url: str, *, heartbeats: bool = True) -> "optuna.storages.RDBSt
     try:
         for attempt in range(CREATE_ATTEMPTS):
             try:
-                return _connect(url, engine, heartbeats)
+                storage = _connect(url, engine, heartbeats)
+                if locks:
+                    _lock_from_the_start(storage)
+                return storage
             except (IntegrityError, OperationalError) as error:
                 # another process is creating the same tables at this moment
                 racing = isinstance(error, IntegrityError) or "already exists" in str(error)
@@ -76,6 +81,14 @@ def _connect(url: str, engine: dict[str, Any] | None, heartbeats: bool) -> "optu
         )
 
 
+def _lock_from_the_start(storage: "optuna.storages.RDBStorage") -> None:
+    """Optuna reads a trial's state FOR UPDATE before it writes it, which SQLite ignores: two would read the same."""
+    from sqlalchemy import event
+
+    if storage.engine.dialect.name == "sqlite":
+        event.listen(storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+
+
 def refuse_missing_file(url: str) -> None:
     """To read from a SQLite file that is not there, or holds something else, would make it one of Optuna's."""
     from sqlalchemy import create_engine, inspect
@@ -101,8 +114,8 @@ def refuse_missing_file(url: str) -> None:
         raise StorageError(f"storage {masked(url)} holds no Optuna studies: give the URL of one that holds a study")
 
 
-def load_studies(url: str, names: Sequence[str]) -> "list[optuna.Study]":
-    """Studies that a storage holds.
+def load_studies(url: str, names: Sequence[str], *, locks: bool = False) -> "list[optuna.Study]":
+    """Studies that a storage holds; ``locks`` as for `open_storage`.
 
     Raises:
         OptionError: it holds no study of one of the names.
@@ -111,7 +124,7 @@ def load_studies(url: str, names: Sequence[str]) -> "list[optuna.Study]":
     import optuna
 
     refuse_missing_file(url)
-    storage = open_storage(url, heartbeats=False)
+    storage = open_storage(url, heartbeats=False, locks=locks)
     held = optuna.get_all_study_names(storage)
     for name in names:
         if name not in held:

@@ -133,7 +133,7 @@ def tell(storage: str, study: str, trial: int, news: News) -> Told:
     import optuna
 
     with storage_faults("while a trial was told"):
-        (opened,) = load_studies(storage, [study])
+        (opened,) = load_studies(storage, [study], locks=True)
         refuse_unfit(opened)
         found = _trial_of(opened, trial)
         try:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import optuna
@@ -129,6 +130,18 @@ def test_what_is_queued_comes_first_where_it_is_a_choice(url: str) -> None:
         ask(url, "mine")
     asked = ask(url, "mine")
     assert (asked.trial, asked.allocation) == (2, HeadAllocation(6, 2))
+    assert _load(url).trials[1].state.name == "FAIL"  # it waits for nobody
+
+
+def test_a_queued_trial_goes_to_one_of_those_who_ask_at_once(url: str) -> None:
+    """SQLite has no row locks: before each transaction took the file's, two of 24 or so got the same trial."""
+    ask(url, "mine", d_model=8)
+    study = _load(url)
+    for number in range(24):
+        study.enqueue_trial({"n_heads": 2 ** (number % 4)})
+    with ThreadPoolExecutor(6) as pool:
+        asked = list(pool.map(lambda _: ask(url, "mine"), range(24)))
+    assert sorted(each.trial for each in asked) == list(range(1, 25))
 
 
 def test_an_asked_trial_is_never_taken_for_dead(url: str) -> None:
