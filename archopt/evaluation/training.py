@@ -109,7 +109,12 @@ def _learner(dataset: Dataset, spec: TrialSpec, recipe: Recipe) -> Learner:
     if dataset.model_family:
         build = installed_task(dataset.model_family).learner
         assert build is not None, "load_dataset names a family only where it has a learner"
-        learner: Learner = build(dataset, spec, recipe)
+        learner = build(dataset, spec, recipe)
+        if not isinstance(learner, Learner):
+            raise OptionError(
+                f"the learner of task {dataset.model_family!r} must return an archopt.evaluation.learner.Learner but "
+                f"gave a {type(learner).__name__}"
+            )
         return learner
     if isinstance(dataset, TextDataset):
         return text_learner(dataset, spec, recipe)
