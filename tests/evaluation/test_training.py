@@ -401,5 +401,5 @@ def test_what_cannot_run_is_refused():
 def test_a_learner_of_another_package_that_is_none_is_named(monkeypatch):
     monkeypatch.setattr(training, "installed_task", lambda name: Task(learner=lambda dataset, spec, recipe: None))
     dataset = replace(_table(), model_family="odd")
-    with pytest.raises(OptionError, match="learner of task 'odd' must return .*Learner but gave a NoneType"):
-        train(dataset, _spec(), default_recipe(dataset, d_model=8, n_steps=2))
+    with pytest.raises(OptionError, match=r"learner of task 'odd' must return .*Learner but gave a NoneType"):
+        train(dataset, _spec(), default_recipe(dataset, d_model=12, n_steps=2), lambda report: False)
