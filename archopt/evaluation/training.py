@@ -11,7 +11,7 @@ from torch import Tensor
 
 from archopt.data.dataset import Dataset, TextDataset
 from archopt.data.tasks import installed_task
-from archopt.errors import DegenerateHeadError, OptionError, TrialFailed
+from archopt.errors import DegenerateHeadError, OptionError, PluginError, TrialFailed
 from archopt.evaluation.learner import Learner, Score
 from archopt.evaluation.table_learner import table_learner
 from archopt.evaluation.text_learner import text_learner
@@ -109,7 +109,12 @@ def _learner(dataset: Dataset, spec: TrialSpec, recipe: Recipe) -> Learner:
     if dataset.model_family:
         build = installed_task(dataset.model_family).learner
         assert build is not None, "load_dataset names a family only where it has a learner"
-        learner: Learner = build(dataset, spec, recipe)
+        learner = build(dataset, spec, recipe)
+        if not isinstance(learner, Learner):
+            raise PluginError(
+                f"the learner of task {dataset.model_family!r} must return an archopt.evaluation.learner.Learner but "
+                f"gave a {type(learner).__name__}: update its package"
+            )
         return learner
     if isinstance(dataset, TextDataset):
         return text_learner(dataset, spec, recipe)
