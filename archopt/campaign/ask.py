@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from archopt.allocation import HeadAllocation, feasible_allocations
 from archopt.campaign.storage import SETTINGS_KEY, load_studies, open_storage, storage_faults
 from archopt.errors import ArchoptError, OptionError
-from archopt.search_space import N_HEADS, read_parameter, replicate
+from archopt.search_space import ATTRIBUTES, INTERRUPTED, N_HEADS, read_parameter, replicate
 
 if TYPE_CHECKING:
     import optuna
@@ -119,8 +119,10 @@ def ask(storage: str, study: str, **options: Any) -> Asked:
             for name, distribution in settings.distributions().items():
                 trial._suggest(name, distribution)  # as Study.ask does, which does not say which trial it could not ask
         except ValueError as error:  # Optuna's, for a queued trial
-            opened.tell(trial, state=TrialState.FAIL)
             cause = " ".join(str(error).split())[:100]
+            trial.set_user_attr(ATTRIBUTES.reason, f"no choice here ({cause})")
+            trial.set_user_attr(ATTRIBUTES.fault, INTERRUPTED)  # its heads are not at fault
+            opened.tell(trial, state=TrialState.FAIL)
             raise OptionError(
                 f"a trial that was queued in study {study!r} is no choice here ({cause}): ask again"
             ) from None

@@ -199,6 +199,7 @@ def _told_again(study: "optuna.Study", found: "FrozenTrial", news: News) -> Told
     known = {step: math.nan if hdi is None else hdi for step, hdi, _ in rows}
     is_same = (
         (outcome is None or (outcome.state == found.state.name and outcome.value in (None, found.value)))
+        and (outcome is None or outcome.fault in (None, found.user_attrs.get(ATTRIBUTES.fault)))
         and all(_same(found.intermediate_values.get(step), value) for step, value in news.reports.items())
         and all(_same(known.get(step), hdi) for step, hdi in news.diversity.items())
     )

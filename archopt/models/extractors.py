@@ -55,7 +55,7 @@ def extractor_lookup(built_in: dict[str, Extractor]) -> Callable[[type], Extract
         built_in: extractors by the qualified names of classes.
 
     Raises:
-        PluginError: (the returned function) two packages claim one class, or the package that does cannot be loaded.
+        PluginError: two packages claim one class; or (the returned function) the one that does cannot be loaded.
     """
     sources: tuple[tuple[Mapping[str, Any], Callable[[Any], Extractor]], ...] = (
         (dict(_REGISTERED), _itself),

@@ -92,7 +92,7 @@ class _MultiHeadNW(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def _mixed(self, X: ArrayLike) -> torch.Tensor:
         """Rows (m, p) to the weighted mean of all heads: numbers (m, 1), or class probabilities (m, C)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")  # the number of columns is kept before a fit that fails
         inputs = validate_data(self, X, reset=False, dtype=np.float64, order="C")
         rows = torch.from_numpy(self._standardise.transform(inputs))
         by_chunk = self.model_.head_outputs_in_chunks(rows, self.keys_, self.values_)

@@ -130,7 +130,8 @@ def test_what_is_queued_comes_first_where_it_is_a_choice(url: str) -> None:
         ask(url, "mine")
     asked = ask(url, "mine")
     assert (asked.trial, asked.allocation) == (2, HeadAllocation(6, 2))
-    assert _load(url).trials[1].state.name == "FAIL"  # it waits for nobody
+    unfit = _load(url).trials[1]
+    assert (unfit.state.name, unfit.user_attrs["archopt:fault"]) == ("FAIL", "interrupted")  # nobody waits for it
 
 
 def test_a_queued_trial_goes_to_one_of_those_who_ask_at_once(url: str) -> None:

@@ -100,6 +100,14 @@ def test_the_same_again_changes_nothing_and_anything_else_is_refused(url: str) -
     assert repr(_trial(url)) == repr(stored)  # NaN does not equal itself
 
 
+def test_a_failure_of_another_kind_is_refused(url: str) -> None:
+    """It would not bar the split, though whoever told it would think so."""
+    failed = News(failed="no")
+    assert tell(url, "mine", 0, failed) == tell(url, "mine", 0, failed)
+    with pytest.raises(OptionError, match=r"trial 0 has ended, failed \(no\)"):
+        tell(url, "mine", 0, News(failed="no", fault="infeasible"))
+
+
 def test_a_step_keeps_its_value(url: str) -> None:
     tell(url, "mine", 0, News(reports={10: 0.9}))
     tell(url, "mine", 0, News(reports={10: 0.9, 20: 0.8}))

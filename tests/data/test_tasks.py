@@ -125,6 +125,20 @@ def test_a_task_with_data_of_its_own_takes_no_options_of_columns(package: Callab
         load_dataset("letters:abc", target="y")
 
 
+@pytest.mark.torch
+def test_a_family_that_gives_no_learner_is_named(package: Callable[[str], str]) -> None:
+    pytest.importorskip("torch")
+    from archopt.allocation import HeadAllocation
+    from archopt.evaluation import TrialSpec, default_recipe
+    from archopt.evaluation.training import train
+
+    package("letterbox")
+    dataset = load_dataset("family:sklearn:iris")
+    spec = TrialSpec(HeadAllocation(2, 4), "uniform", 0.0, 0.01, replicate=0)
+    with pytest.raises(OptionError, match=r"learner of task 'family' must return .*Learner but gave a NoneType"):
+        train(dataset, spec, default_recipe(dataset, d_model=8, n_steps=1), lambda report: False)
+
+
 def test_two_packages_that_add_the_same_name_are_both_named(package: Callable[[str], str]) -> None:
     package("letterbox")
     package("letterbox2")

@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 
 from archopt.allocation import HeadAllocation  # noqa: E402
 from archopt.data.dataset import TableDataset, TableSplit, TextDataset  # noqa: E402
-from archopt.data.tasks import Task  # noqa: E402
 from archopt.errors import DataError, OptionError, TrialFailed  # noqa: E402
 from archopt.evaluation import TrialSpec, default_recipe, training  # noqa: E402
 from archopt.evaluation.learner import random_stream  # noqa: E402
@@ -396,10 +395,3 @@ def test_what_cannot_run_is_refused():
     if not torch.cuda.is_available():
         with pytest.raises(OptionError, match="no CUDA device"):
             _run(_table(), _spec(), device="cuda")
-
-
-def test_a_learner_of_another_package_that_is_none_is_named(monkeypatch):
-    monkeypatch.setattr(training, "installed_task", lambda name: Task(learner=lambda dataset, spec, recipe: None))
-    dataset = replace(_table(), model_family="odd")
-    with pytest.raises(OptionError, match=r"learner of task 'odd' must return .*Learner but gave a NoneType"):
-        train(dataset, _spec(), default_recipe(dataset, d_model=12, n_steps=2), lambda report: False)

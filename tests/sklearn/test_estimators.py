@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from numpy.typing import NDArray  # noqa: E402
 from sklearn.base import clone  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.metrics.pairwise import rbf_kernel  # noqa: E402
 
 import archopt  # noqa: E402
@@ -196,6 +197,14 @@ def test_a_bad_parameter_is_one_line_when_fitting(
         with pytest.raises(error, match=message) as caught:
             bad.fit(inputs, targets)
         assert "\n" not in str(caught.value)
+
+
+def test_a_fit_that_failed_is_no_fit(inputs: Array, numbers: Array) -> None:
+    estimator = _regressor()
+    with pytest.raises(DataError):
+        estimator.fit(np.ones_like(inputs), numbers)
+    with pytest.raises(NotFittedError):
+        estimator.predict(inputs)
 
 
 def test_bad_data_are_one_line(inputs: Array, numbers: Array) -> None:
