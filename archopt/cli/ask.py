@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from archopt.cli.interrupts import said_when_interrupted
+from archopt.cli.limit_options import HEAD_DIM_MAX, HEAD_DIM_MIN, HEAD_DIM_MULTIPLE_OF, HEADS_MULTIPLE_OF
 from archopt.cli.numbers import real_number, whole_number
 
 
@@ -27,15 +28,10 @@ def ask_command(
     direction: Annotated[
         str | None, typer.Option(help="minimize or maximize what is told as --value [minimize].")
     ] = None,
-    head_dim_min: Annotated[int | None, typer.Option(parser=whole_number, help="Narrowest head.", metavar="N")] = None,
-    head_dim_max: Annotated[int | None, typer.Option(parser=whole_number, help="Widest head.", metavar="N")] = None,
-    head_dim_multiple_of: Annotated[
-        int | None, typer.Option(parser=whole_number, help="2 for rotary embeddings, 8 for fused kernels.", metavar="N")
-    ] = None,
-    heads_multiple_of: Annotated[
-        int | None,
-        typer.Option(parser=whole_number, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N"),
-    ] = None,
+    head_dim_min: Annotated[int | None, HEAD_DIM_MIN] = None,
+    head_dim_max: Annotated[int | None, HEAD_DIM_MAX] = None,
+    head_dim_multiple_of: Annotated[int | None, HEAD_DIM_MULTIPLE_OF] = None,
+    heads_multiple_of: Annotated[int | None, HEADS_MULTIPLE_OF] = None,
     param: Annotated[
         list[str] | None,
         typer.Option(

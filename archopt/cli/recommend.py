@@ -20,6 +20,7 @@ from archopt.cli.column_options import (
     column_mapping,
 )
 from archopt.cli.interrupts import said_when_interrupted
+from archopt.cli.limit_options import HEAD_DIM_MULTIPLE_OF, HEADS_MULTIPLE_OF
 from archopt.cli.numbers import real_number, whole_number
 from archopt.cli.runs_source import exactly_one, runs_of_campaign, runs_of_file
 from archopt.cli.study_recommendation import print_study_recommendation, refuse_beside_study
@@ -59,13 +60,8 @@ def recommend_command(
     constant: Annotated[
         float | None, typer.Option(parser=real_number, help="Of the theory's log-law [the family's].", metavar="C")
     ] = None,
-    head_dim_multiple_of: Annotated[
-        int | None, typer.Option(parser=whole_number, help="2 for rotary embeddings, 8 for fused kernels.", metavar="N")
-    ] = None,
-    heads_multiple_of: Annotated[
-        int | None,
-        typer.Option(parser=whole_number, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N"),
-    ] = None,
+    head_dim_multiple_of: Annotated[int | None, HEAD_DIM_MULTIPLE_OF] = None,
+    heads_multiple_of: Annotated[int | None, HEADS_MULTIPLE_OF] = None,
     n_samples_column: NSamplesColumn = None,
     d_model_column: WidthColumn = None,
     n_heads: HeadsColumn = None,

@@ -42,11 +42,21 @@ def runs_of_studies(given: Sequence[str], storage: str | None) -> "pd.DataFrame"
     from archopt.campaign.cells_table import cells_frame
     from archopt.campaign.storage import load_studies
 
+    url = storage_of_studies(storage)
+    sizes = [_sizes(text) for text in given]
+    studies = load_studies(url, [name for name, _, _ in sizes])
+    return cells_frame(studies, n_samples=[n for _, n, _ in sizes], d_models=[width for _, _, width in sizes])
+
+
+def storage_of_studies(storage: str | None) -> str:
+    """The storage that `--study` needs.
+
+    Raises:
+        OptionError: none was given.
+    """
     if storage is None:
         raise OptionError("--study needs --storage, the URL of the Optuna storage that holds it")
-    sizes = [_sizes(text) for text in given]
-    studies = load_studies(storage, [name for name, _, _ in sizes])
-    return cells_frame(studies, n_samples=[n for _, n, _ in sizes], d_models=[width for _, _, width in sizes])
+    return storage
 
 
 def _sizes(text: str) -> tuple[str, float | None, int | None]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from archopt.cli.limit_options import HEAD_DIM_MAX, HEAD_DIM_MIN, HEAD_DIM_MULTIPLE_OF, HEADS_MULTIPLE_OF
 from archopt.cli.numbers import Sizes, real_number, sizes, whole_number
 
 if TYPE_CHECKING:
@@ -49,14 +50,10 @@ def search_command(
         int | None,
         typer.Option(parser=whole_number, help="Steps of every trial [300; text 400].", metavar="N"),
     ] = None,
-    head_dim_min: Annotated[int, typer.Option(parser=whole_number, help="Narrowest head.", metavar="N")] = 1,
-    head_dim_max: Annotated[int | None, typer.Option(parser=whole_number, help="Widest head.", metavar="N")] = None,
-    head_dim_multiple_of: Annotated[
-        int, typer.Option(parser=whole_number, help="2 for rotary embeddings, 8 for fused kernels.", metavar="N")
-    ] = 1,
-    heads_multiple_of: Annotated[
-        int, typer.Option(parser=whole_number, help="Tensor-parallel degree: heads are a multiple of it.", metavar="N")
-    ] = 1,
+    head_dim_min: Annotated[int, HEAD_DIM_MIN] = 1,
+    head_dim_max: Annotated[int | None, HEAD_DIM_MAX] = None,
+    head_dim_multiple_of: Annotated[int, HEAD_DIM_MULTIPLE_OF] = 1,
+    heads_multiple_of: Annotated[int, HEADS_MULTIPLE_OF] = 1,
     max_seconds_per_step: Annotated[
         float | None,
         typer.Option(parser=real_number, help="Allocations with slower training steps are out.", metavar="SECONDS"),

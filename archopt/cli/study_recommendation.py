@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import typer
 
 from archopt.cli.interrupts import said_when_interrupted
+from archopt.cli.runs_source import storage_of_studies
 from archopt.errors import OptionError
 
 
@@ -39,11 +40,10 @@ def print_study_recommendation(
     from archopt.report.numbers import printable
     from archopt.report.text import print_summary
 
-    if storage is None:
-        raise OptionError("--study needs --storage, the URL of the Optuna storage that holds it")
+    url = storage_of_studies(storage)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with said_when_interrupted(), storage_faults("while the study was read"):
-        (loaded,) = load_studies(storage, [study])
+        (loaded,) = load_studies(url, [study])
         found = recommend(loaded, confidence=confidence, noise_sd=noise_sd, d_model=d_model).to_dict()
     if as_json:
         typer.echo(json.dumps(json_ready(found)))

@@ -54,46 +54,32 @@ def load_dataset(
         OptionError: an argument outside what is allowed.
     """
     _check_arguments(target, task, n_samples, group_column, time_column, seed)
-    found = find_task(source)
-    if found is None:
-        return _load(source, target, task, n_samples, valid_source, group_column, time_column, seed)
-    name, argument, added = found
-    if added.load is None:
-        dataset = load_dataset(
-            argument,
-            target=target,
-            task=task,
-            n_samples=n_samples,
-            valid_source=valid_source,
-            group_column=group_column,
-            time_column=time_column,
-            seed=seed,
-        )
-    else:
-        _refuse_options(
-            f"{shown(source)} brings its own data",
-            {
-                "target": target,
-                "task": None if task == "auto" else task,
-                "valid": valid_source,
-                "group": group_column,
-                "time": time_column,
-            },
-        )
-        dataset = load_task(name, argument, added.load, n_samples, int(seed))
-    return replace(dataset, name=f"{name}:{argument}", model_family=name if added.learner is not None else "")
-
-
-def _load(
-    source: str | os.PathLike[str],
-    target: str | None,
-    task: Literal["auto", "regression", "classification"],
-    n_samples: int | None,
-    valid_source: str | os.PathLike[str] | None,
-    group_column: str | None,
-    time_column: str | None,
-    seed: int,
-) -> Dataset:
+    if (found := find_task(source)) is not None:
+        name, argument, added = found
+        if added.load is None:
+            dataset = load_dataset(
+                argument,
+                target=target,
+                task=task,
+                n_samples=n_samples,
+                valid_source=valid_source,
+                group_column=group_column,
+                time_column=time_column,
+                seed=seed,
+            )
+        else:
+            _refuse_options(
+                f"{shown(source)} brings its own data",
+                {
+                    "target": target,
+                    "task": None if task == "auto" else task,
+                    "valid": valid_source,
+                    "group": group_column,
+                    "time": time_column,
+                },
+            )
+            dataset = load_task(name, argument, added.load, n_samples, int(seed))
+        return replace(dataset, name=f"{name}:{argument}", model_family=name if added.learner is not None else "")
     resolved = resolve_source(source, has_target=target is not None)
     second = None if valid_source is None else resolve_source(valid_source, has_target=resolved.is_table)
     if second is not None and second.is_table != resolved.is_table:

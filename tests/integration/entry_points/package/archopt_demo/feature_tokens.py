@@ -4,7 +4,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import archopt
 from archopt.data import Task
 from archopt.data.dataset import TableDataset, TableSplit
 from archopt.evaluation import Recipe, TrialSpec
@@ -87,7 +86,7 @@ def feature_tokens_learner(dataset: TableDataset, spec: TrialSpec, recipe: Recip
 
     return Learner(
         model=model,
-        key_projections=lambda: list(archopt.key_projections(model).values()),
+        key_projections=lambda: [token_attention_keys(model.attention)],
         loss=loss,
         score=score,
         attention="sdpa",
