@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from archopt import sklearn, theory
     from archopt.allocation import HeadAllocation, feasible_allocations
-    from archopt.campaign import GridResult, cells_frame, search, search_grid
+    from archopt.campaign import GridResult, WorkDone, cells_frame, join_campaign, search, search_grid
     from archopt.data import Task
     from archopt.errors import ArchoptError
     from archopt.laws import ScalingLaw, fit_scaling_law, recommend_size
@@ -28,11 +28,13 @@ __all__ = [
     "Recommendation",
     "ScalingLaw",
     "Task",
+    "WorkDone",
     "__version__",
     "cells_frame",
     "diversity_worth",
     "feasible_allocations",
     "fit_scaling_law",
+    "join_campaign",
     "key_projections",
     "module_diversity",
     "recommend",
@@ -58,10 +60,12 @@ _HOMES = {
     "Recommendation": "archopt.recommendation",
     "ScalingLaw": "archopt.laws",
     "Task": "archopt.data",
+    "WorkDone": "archopt.campaign",
     "cells_frame": "archopt.campaign",
     "diversity_worth": "archopt.pruners",
     "feasible_allocations": "archopt.allocation",
     "fit_scaling_law": "archopt.laws",
+    "join_campaign": "archopt.campaign",
     "key_projections": "archopt.models.key_projections",
     "module_diversity": "archopt.models.key_projections",
     "recommend": "archopt.recommendation",

@@ -194,8 +194,8 @@ def _left_out_errors(sensors: Array, final: Array, width: Array) -> Array:
     fold = np.arange(len(final)) % FOLDS
     for k in range(FOLDS):
         model = RungModel(sensors[fold != k], final[fold != k], width[fold != k])
-        for i in np.flatnonzero(fold == k):
-            errors[i] = final[i] - model.expect(model.read(sensors[i], width[i]))[0]
+        out = fold == k
+        errors[out] = final[out] - model.expected(sensors[out], width[out])
     return errors
 
 

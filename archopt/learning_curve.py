@@ -81,29 +81,9 @@ class RungModel:
         self._residual = square / np.maximum(count + RESIDUAL_COUNT - 2.0, RESIDUAL_COUNT)  # two slopes were fitted
 
     def read(self, sensors: Array, log2_head_dim: float) -> Reading | None:
-        """The reading of a run that shows ``sensors`` (K,) at this rung; None where they say nothing.
-
-        Sensors combine by generalised least squares, with the residuals' covariance.
-        """
-        sensors = sensors[self._known]
-        which = np.isfinite(sensors)
-        if not which[0]:
-            return None
-        intercept, slope, width = self._coefficients[:, which]
-        if slope[0] <= MIN_SLOPE * self._final_sd / self._sd[0]:
-            slope = np.where(np.arange(len(slope)) == 0, 0.0, slope)
-        off = log2_head_dim - self._width_mean
-        shown = (sensors[which] - self._mean[which]) / self._sd[which] - intercept - off * width
-        weighted = np.linalg.solve(self._residual[np.ix_(which, which)], slope)
-        precision = float(weighted @ slope)
-        if precision < 1e-6:
-            return None
-        end = float(weighted @ shown) / precision
-        # where the run is likely to end by this and by the finished ones: the slope's uncertainty matters so far off
-        likely = np.array([1.0, end * precision / (1.0 + precision), off])
-        beyond = float(np.abs(self._widths - log2_head_dim).min())  # there the width's slope may be another one
-        variance = (1.0 + float(likely @ self._unscaled @ likely) + WIDTH_VARIANCE * beyond**2) / precision
-        return Reading(self._final_mean + self._final_sd * end, self._final_sd**2 * variance)
+        """The reading of a run that shows ``sensors`` (K,) at this rung; None where they say nothing."""
+        value, variance = self._read(sensors[None], np.array([log2_head_dim]))
+        return None if math.isnan(value[0]) else Reading(float(value[0]), float(variance[0]))
 
     def expect(self, reading: Reading | None) -> tuple[float, float]:
         """Mean and variance of where a run ends, taken for one of the finished ones; of all of them with no reading.
@@ -111,13 +91,59 @@ class RungModel:
         Where the reading is farther off than thrice its standard deviation, runs are held to spread as far as that, up
         to `FARTHER` times as far as those that finished: these may be the good ones.
         """
-        spread = self._final_sd**2 * (1.0 + 1.0 / self._n_final)
         if reading is None:
-            return self._final_mean, spread
-        beyond = (reading.value - self._final_mean) ** 2 - 9.0 * reading.variance
-        spread = max(spread, min(beyond, FARTHER**2 * spread))
-        weight = spread / (spread + reading.variance)
-        return self._final_mean + weight * (reading.value - self._final_mean), weight * reading.variance
+            return self._final_mean, self._final_spread
+        mean, variance = self._expect(np.array([reading.value]), np.array([reading.variance]))
+        return float(mean[0]), float(variance[0])
+
+    def expected(self, sensors: Array, log2_head_dim: Array) -> Array:
+        """(N,) means by `expect` of runs that show ``sensors`` (N, K)."""
+        value, variance = self._read(sensors, log2_head_dim)
+        says = np.isfinite(value)
+        found = np.full(len(value), self._final_mean)
+        found[says] = self._expect(value[says], variance[says])[0]
+        return found
+
+    def _read(self, sensors: Array, log2_head_dim: Array) -> tuple[Array, Array]:
+        """Values and variances (N,) of readings; NaN where the sensors say nothing.
+
+        Sensors combine by generalised least squares, with the residuals' covariance.
+        """
+        sensors = sensors[:, self._known]
+        value, variance = np.full(len(sensors), np.nan), np.full(len(sensors), np.nan)
+        finite = np.isfinite(sensors)
+        for which in np.unique(finite, axis=0):
+            if not which[0]:
+                continue
+            at = np.flatnonzero((finite == which).all(axis=1))
+            intercept, slope, width = self._coefficients[:, which]
+            if slope[0] <= MIN_SLOPE * self._final_sd / self._sd[0]:
+                slope = np.where(np.arange(len(slope)) == 0, 0.0, slope)
+            weighted = np.linalg.solve(self._residual[np.ix_(which, which)], slope)
+            precision = float(weighted @ slope)
+            if precision < 1e-6:
+                continue
+            off = log2_head_dim[at] - self._width_mean
+            scaled = (sensors[np.ix_(at, which)] - self._mean[which]) / self._sd[which]
+            end = (scaled - intercept - off[:, None] * width) @ weighted / precision
+            # where a run is likely to end by this and by the finished ones: the slope's uncertainty matters so far off
+            likely = np.column_stack([np.ones(len(at)), end * precision / (1.0 + precision), off])
+            beyond = np.abs(self._widths - log2_head_dim[at, None]).min(axis=1)  # there the slope may be another one
+            unsure = np.einsum("ni,ij,nj->n", likely, self._unscaled, likely)
+            value[at] = self._final_mean + self._final_sd * end
+            variance[at] = self._final_sd**2 * (1.0 + unsure + WIDTH_VARIANCE * beyond**2) / precision
+        return value, variance
+
+    def _expect(self, value: Array, variance: Array) -> tuple[Array, Array]:
+        spread = self._final_spread
+        beyond = (value - self._final_mean) ** 2 - 9.0 * variance
+        spreads = np.maximum(spread, np.minimum(beyond, FARTHER**2 * spread))
+        weight = spreads / (spreads + variance)
+        return self._final_mean + weight * (value - self._final_mean), weight * variance
+
+    @property
+    def _final_spread(self) -> float:
+        return self._final_sd**2 * (1.0 + 1.0 / self._n_final)
 
 
 def _spread(values: Array) -> float:

@@ -53,11 +53,20 @@ def require(integration: str) -> None:
     Raises:
         PluginError: one line with every misfit, and what to install.
     """
-    needs = INTEGRATIONS[integration]
-    misfits = [told for told in map(_misfit, needs) if told]
-    if misfits:
-        install = " ".join(f"'{need.package}=={need.tested}'" for need in needs)
-        raise PluginError(f"archopt with {integration}: {'; '.join(misfits)}: pip install {install}")
+    found = misfits(integration)
+    if found:
+        raise PluginError(f"archopt with {integration}: {'; '.join(found)}: {remedy(integration)}")
+
+
+def misfits(integration: str) -> list[str]:
+    """What is missing, or of a version that does not fit, of an integration's packages."""
+    return [told for told in map(_misfit, INTEGRATIONS[integration]) if told]
+
+
+def remedy(integration: str) -> str:
+    """The command that installs the versions that were tested."""
+    wanted = (f"'{need.package}=={need.tested}'" for need in INTEGRATIONS[integration])
+    return f"pip install {' '.join(wanted)}"
 
 
 def _misfit(need: Requirement) -> str | None:

@@ -7,7 +7,7 @@ import pytest
 
 import archopt
 
-HEAVY = ("torch", "pandas", "sklearn", "scipy", "optuna", "plotly", "skdim", "pyarrow")
+HEAVY = ("torch", "pandas", "sklearn", "scipy", "optuna", "plotly", "skdim", "pyarrow", "matplotlib")
 
 
 def _run(code: str) -> subprocess.CompletedProcess[str]:
@@ -25,6 +25,10 @@ def test_import_loads_nothing_heavy() -> None:
     [
         *((command, "--d-model") for command in ("search", "theory", "fit", "recommend", "ask")),
         ("tell", "--value"),
+        ("worker", "--storage"),
+        ("doctor", "--head-dims"),
+        ("watch", "--once"),
+        ("report", "--storage"),
     ],
 )
 def test_help_loads_nothing_heavy(command: str, option: str) -> None:

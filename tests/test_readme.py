@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_every_option_named_exists(capfd: pytest.CaptureFixture[str]) -> None:
     from archopt.cli import run
 
     known = set()
-    for command in ("search", "theory", "fit", "recommend", "ask", "tell"):
+    for command in ("search", "theory", "fit", "recommend", "ask", "tell", "worker", "report", "watch", "doctor"):
         assert run([command, "--help"]) == 0
         known |= set(re.findall(r"--[a-z][a-z-]+", capfd.readouterr().out))
     commands = " ".join(line for block in _blocks("sh") for line in block.splitlines() if "archopt " in line)
@@ -70,3 +71,17 @@ def test_the_recommendation_schema_is_the_one_that_is_written() -> None:
     documented = set(re.findall(r"`([a-z_]+)`", "".join(row.split("|")[1] for row in table.splitlines() if "|" in row)))
     added_by_a_search = {"metric", "theory", "comparison", "search", "data", "settings", "versions", "diversity_worth"}
     assert documented == (keys | added_by_a_search) - {"schema"}
+
+
+def test_the_batch_script_and_the_job_manifest_are_sound() -> None:
+    yaml = pytest.importorskip("yaml")
+    (script,) = [block for block in _blocks("bash") if "#SBATCH" in block]
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    (manifest,) = [yaml.safe_load(block) for block in _blocks("yaml")]
+    assert (manifest["apiVersion"], manifest["kind"]) == ("batch/v1", "Job")
+    pod = manifest["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "OnFailure"
+    (worker,) = pod["containers"]
+    assert worker["command"][:2] == ["archopt", "worker"]
+    assert "$(STORAGE)" in worker["command"]
+    assert [entry["name"] for entry in worker["env"]] == ["STORAGE"]

@@ -279,6 +279,12 @@ def test_bad_arguments(options: dict[str, Any], match: str) -> None:
         archopt.recommend(_study(1), **{"d_model": 48, **options})
 
 
+def test_noise_at_the_end_of_the_floats_is_only_large() -> None:
+    study = _study(12)
+    one, other = (archopt.recommend(study, d_model=48, noise_sd=noise_sd) for noise_sd in (1e300, 1e150))
+    assert one.confidence_set == other.confidence_set
+
+
 def test_studies_that_cannot_be_read_say_why() -> None:
     with pytest.raises(OptionError, match="no trials yet"):
         archopt.recommend(optuna.create_study())

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any
 from archopt.allocation import HeadAllocation, feasible_allocations
 from archopt.campaign.storage import SETTINGS_KEY, load_studies, open_storage, storage_faults
 from archopt.errors import ArchoptError, OptionError
-from archopt.search_space import ATTRIBUTES, INTERRUPTED, N_HEADS, read_parameter, replicate
+from archopt.report.numbers import printable
+from archopt.search_space import (
+    ATTRIBUTES,
+    INTERRUPTED,
+    N_HEADS,
+    read_parameter,
+    reading_note,
+    recorded_head_parameter,
+    recorded_optimum,
+    replicate,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -135,17 +145,25 @@ def refuse_unfit(study: "optuna.Study") -> None:
 
     Raises:
         OptionError: another study.
+        StorageError: another version of archopt left notes in it.
     """
     if len(study.directions) > 1:
         raise OptionError(f"study {study.study_name!r} has several objectives: ask and tell need one")
     if SETTINGS_KEY in study.user_attrs:
         raise OptionError(f"study {study.study_name!r} is a campaign of `archopt search`, which runs its own trials")
+    for note in (recorded_head_parameter, recorded_optimum):
+        note(study)  # it is needed only once something has been written
 
 
 def asked_settings(study: "optuna.Study") -> AskSettings | None:
-    """What the study is asked for, as its first ask recorded it."""
+    """What the study is asked for, as its first ask recorded it; None where it was not asked.
+
+    Raises:
+        StorageError: another version of archopt recorded it.
+    """
     recorded = study.user_attrs.get(ASKED_KEY)
-    return None if recorded is None else AskSettings(**{**recorded, "param": tuple(recorded["param"])})
+    with reading_note(study, ASKED_KEY):
+        return None if recorded is None else AskSettings(**{**recorded, "param": tuple(recorded["param"])})
 
 
 def _opened(url: str, name: str, options: dict[str, Any]) -> "tuple[optuna.Study, AskSettings]":
@@ -210,5 +228,5 @@ def _typed(option: str, value: Any) -> str:
     """The option as it is typed, at most 100 characters."""
     if value is None or value == ():
         return f"no {option}"
-    shown = f"{value:g}" if isinstance(value, float) else " ".join(value) if isinstance(value, tuple) else str(value)
-    return f"{option} {shown if len(shown) <= 100 else f'{shown[:97]}...'}"
+    shown = f"{value:g}" if isinstance(value, float) else " ".join(value) if isinstance(value, tuple) else value
+    return f"{option} {printable(shown, most=100)}"

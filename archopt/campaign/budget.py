@@ -50,16 +50,18 @@ class SpentTime:
     Attributes:
         started: monotonic time at which this run began.
         before_seconds: of earlier runs.
+        records: whether this process keeps the campaign's account; of several one does.
     """
 
     study: "optuna.Study"
     started: float
     before_seconds: float
+    records: bool = True
 
     @classmethod
-    def of(cls, study: "optuna.Study", started: float) -> "SpentTime":
+    def of(cls, study: "optuna.Study", started: float, *, records: bool = True) -> "SpentTime":
         """With what earlier runs have recorded."""
-        return cls(study, started, float(study.user_attrs.get(SPENT_KEY, 0.0)))
+        return cls(study, started, float(study.user_attrs.get(SPENT_KEY, 0.0)), records)
 
     def here_seconds(self) -> float:
         """Of this run."""
@@ -70,8 +72,9 @@ class SpentTime:
         return self.before_seconds + self.here_seconds()
 
     def record(self) -> None:
-        """Write the whole campaign's to the storage."""
-        self.study.set_user_attr(SPENT_KEY, self.seconds())
+        """Write the whole campaign's to the storage, where this process keeps the account."""
+        if self.records:
+            self.study.set_user_attr(SPENT_KEY, self.seconds())
 
     def seconds_left(self, budget: Budget, *, n_ended: int, n_earlier: int) -> float | None:
         """Until the nearer end: the time limit, or the trials that are left at this run's speed; None without one."""

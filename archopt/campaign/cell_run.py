@@ -1,27 +1,23 @@
 """One cell of a campaign with its study: its trials, the comparison, what it recommends, what it writes."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from archopt.campaign.budget import Budget, SpentTime
 from archopt.campaign.cell import Cell
 from archopt.campaign.comparison import N_SEEDS, caveats, compare, contenders, practices, was_cut
+from archopt.campaign.facts import data_facts, law_facts, record_facts, record_outcome, theory_facts, with_facts
 from archopt.campaign.opening import width_warnings
-from archopt.campaign.results import (
-    data_facts,
-    search_facts,
-    theory_facts,
-    with_details,
-    write_results,
-)
+from archopt.campaign.presence import Presence
+from archopt.campaign.results import write_results
 from archopt.campaign.settings import Settings
 from archopt.campaign.stopping import Certainty
-from archopt.campaign.storage import COMPARISON_KEY, SPENT_KEY
+from archopt.campaign.storage import COMPARISON_KEY
 from archopt.campaign.trials import TrialLoop
 from archopt.errors import CampaignFailed, StorageError
 from archopt.evaluation.workers import WorkerPool
-from archopt.pruners import HDIPruner, worth_of_diversity
+from archopt.pruners import HDIPruner
 from archopt.recommendation import Recommendation, recommend_from
 from archopt.report.progress import Progress
 from archopt.search_space import ATTRIBUTES, TrialRecord, read_history, read_records
@@ -31,17 +27,21 @@ from archopt.surrogate import OptimumPrior
 if TYPE_CHECKING:
     import optuna
 
+    from archopt.campaign.patient_storage import PatientStorage
+    from archopt.laws import ScalingLaw
+
 NOT_COMPARED = "not compared with today's practices on the test split, to keep within the campaign's budget"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell's search ended: why, the comparison's rows, and what is to be said of them."""
+    """How a cell's search ended: why, the comparison's rows, what is to be said of them, sizes that were left out."""
 
     stopped_because: str
     comparison: Sequence[dict[str, Any]] = ()
     caveats: Sequence[str] = ()
     interrupted: bool = False
+    left_out: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,22 @@ class CellRun:
     cell: Cell
     progress: Progress
     study: "optuna.Study"
-    storage: "optuna.storages.RDBStorage"
+    storage: "PatientStorage"
     spent: SpentTime
     prior: OptimumPrior
     command: str
 
-    def trial_loop(self, pool: WorkerPool, budget: Budget, *, is_turn: bool = False) -> TrialLoop:
-        """What runs the cell's trials within a budget; ``is_turn`` as `TrialLoop` has it."""
+    def trial_loop(
+        self,
+        pool: WorkerPool,
+        budget: Budget,
+        *,
+        presence: Presence | None = None,
+        is_turn: bool = False,
+        n_here: int | None = None,
+        ended: Callable[[], str | None] = lambda: None,
+    ) -> TrialLoop:
+        """What runs the cell's trials within a budget; the rest as `TrialLoop` has it."""
         cell = self.cell
         return TrialLoop(
             study=self.study,
@@ -78,7 +87,10 @@ class CellRun:
             pruner=HDIPruner(seed=self.settings.seed),
             certainty=Certainty(self.recommend, self.settings.confidence),
             progress=self.progress,
+            presence=presence,
             is_turn=is_turn,
+            n_here=n_here,
+            ended=ended,
         )
 
     def n_comparison_jobs(self) -> int:
@@ -133,42 +145,60 @@ class CellRun:
         last = f"; the last one failed: {reasons[-1]}" if reasons else ""
         return f"no trial finished ({stopped_because}){last}"[:290]
 
-    def publish(self, outcome: Outcome) -> Recommendation | None:
+    def record_facts(self) -> None:
+        """Leave in the storage what a report needs beside the trials, before any of them."""
+        cell, prior = self.cell, self.cell.prior
+        record_facts(
+            self.study,
+            {
+                "d_model": self.settings.d_model,
+                "theory": theory_facts(cell.theory, cell.summary, prior.sd_octaves),
+                "data": data_facts(cell.dataset, cell.summary),
+                "prior": [prior.log2_head_dim, prior.sd_octaves],
+                "confidence": self.settings.confidence,
+                "command": self.command,
+                "warnings": width_warnings(self.settings.d_model),
+            },
+        )
+
+    def publish(
+        self, outcome: Outcome, *, law: "ScalingLaw | None" = None, pictures: bool = True
+    ) -> Recommendation | None:
         """Write the results, and return the recommendation with all its facts; None where no trial has finished.
 
         Where the file system refuses, the recommendation says so and is returned all the same.
 
+        Args:
+            law: fitted to the campaign's cells, for the report.
+            pictures: whether to write the report's figures as PNG files, too.
+
         Raises:
             CampaignFailed: the file system refuses, and there is nothing to return.
         """
-        settings, cell, folder = self.settings, self.cell, self.settings.folder()
-        plain, records = self.recommend(), read_records(self.study, cell.head)
+        folder = self.settings.folder()
+        plain, records = self.recommend(), read_records(self.study, self.cell.head)
         full = None
         if plain is not None:
-            full = with_details(
-                plain,
-                metric=cell.recipe.metric,
-                theory=theory_facts(cell.theory, cell.summary, cell.prior.sd_octaves),
-                comparison=outcome.comparison,
-                search={
-                    **search_facts(records, outcome.stopped_because, float(self.study.user_attrs.get(SPENT_KEY, 0.0))),
-                    "interrupted": outcome.interrupted,
-                    "folder": str(folder),
-                },
-                data=data_facts(cell.dataset, cell.summary),
-                settings=cell.identity(settings),
-                diversity_worth=asdict(worth_of_diversity(records)),
-                caveats=[*outcome.caveats, *width_warnings(settings.d_model)],
+            ended = record_outcome(
+                self.study,
+                outcome.stopped_because,
+                outcome.comparison,
+                outcome.caveats,
+                interrupted=outcome.interrupted,
+                left_out=outcome.left_out,
             )
+            says = None if law is None else law_facts(law, self.cell.dataset.n_samples, self.settings.d_model)
+            full = with_facts(plain, self.study, records, outcome=ended, law=says)
+            full = _with_search(full, folder=str(folder))
         try:
-            write_results(folder, full, records, self.command)
+            write_results(folder, full, records, self.command, pictures=pictures)
         except StorageError as error:
             if full is None:
                 raise CampaignFailed(str(error)) from error
-            return _not_written(full, str(error))
+            return _with_search(full, not_written=str(error))
         return full
 
 
-def _not_written(recommendation: Recommendation, why: str) -> Recommendation:
-    search = {**recommendation.details["search"], "not_written": why}
+def _with_search(recommendation: Recommendation, **more: Any) -> Recommendation:
+    search = {**recommendation.details["search"], **more}
     return replace(recommendation, details={**recommendation.details, "search": search})

@@ -1,10 +1,11 @@
 """The cells of a campaign as one table: what each allocation came to, by its own cell's trials alone."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from archopt.campaign.storage import SETTINGS_KEY, masked, open_storage, refuse_missing_file
+from archopt.campaign.storage import open_storage, recorded_settings
+from archopt.campaign.storage_url import masked, refuse_missing_file
 from archopt.errors import OptionError, StorageError
 from archopt.evaluation import METRICS
 from archopt.search_space import read_history, recognise_head_parameter, search_space_of
@@ -94,12 +95,12 @@ def load_campaign_cells(storage_url: str, name: str) -> "tuple[pd.DataFrame, str
     frame = cells_frame(
         studies, n_samples=[n for n, _ in cells.values()], d_models=[width for _, width in cells.values()]
     )
-    metric = studies[0].user_attrs.get(SETTINGS_KEY, {}).get("metric")
+    metric = (recorded_settings(studies[0]) or {}).get("metric")
     return frame, "text" if metric in METRICS["text"] else "table"
 
 
 def _rows(study: "optuna.Study", n_samples: float | None, d_model: int | None) -> list[dict[str, Any]]:
-    settings: Mapping[str, Any] = study.user_attrs.get(SETTINGS_KEY, {})
+    settings = recorded_settings(study) or {}
     n_samples = settings.get("n_samples") if n_samples is None else n_samples
     if n_samples is None:
         raise OptionError(f"study {study.study_name!r} does not say its n_samples: give one for each study")

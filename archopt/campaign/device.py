@@ -1,6 +1,7 @@
 """Where trials are trained, decided without loading torch where there is no GPU driver."""
 
 import ctypes
+import os
 
 from archopt.errors import OptionError
 
@@ -23,11 +24,26 @@ def resolve_device(device: str, attention: str) -> str:
     return "cuda" if found else "cpu"
 
 
-def _cuda_works() -> bool:
+def visible_gpus() -> tuple[str, ...]:
+    """The CUDA devices that this process may use, each as CUDA_VISIBLE_DEVICES names it; torch must find some."""
+    import torch
+
+    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return tuple((named or list(map(str, range(torch.cuda.device_count()))))[: torch.cuda.device_count()])
+
+
+def has_cuda_driver() -> bool:
+    """Whether NVIDIA's driver is here, for a torch that may or may not use it."""
     try:
         ctypes.CDLL("nvcuda.dll" if hasattr(ctypes, "WinDLL") else "libcuda.so.1")
     except OSError:
-        return False  # no driver: torch, seconds to load, would only say the same
+        return False
+    return True
+
+
+def _cuda_works() -> bool:
+    if not has_cuda_driver():
+        return False  # torch, seconds to load, would only say the same
     import torch
 
     return torch.cuda.is_available()

@@ -2,33 +2,35 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, Any, Unpack
-
-from threadpoolctl import threadpool_limits
+from typing import Any, Unpack
 
 from archopt.campaign.budget import COMPARISON_SHARE
 from archopt.campaign.cell_run import Outcome
 from archopt.campaign.cells_table import CELL_COLUMNS, cells_frame
+from archopt.campaign.facts import recorded_facts
 from archopt.campaign.grid_cells import GridPlan, SearchOptions, plan_grid
 from archopt.campaign.grid_opening import open_grid
+from archopt.campaign.grid_report import GridReport, fitted_law, write_grid_report
 from archopt.campaign.grid_result import GridCell, GridResult
 from archopt.campaign.grid_trials import GridTrials
+from archopt.campaign.joining import record_end
+from archopt.campaign.output_folder import prepare_folder
+from archopt.campaign.pool import training_pool
+from archopt.campaign.presence import present
+from archopt.campaign.results import trial_rows
 from archopt.campaign.run import INTERRUPTED
 from archopt.campaign.settings import time_limit
 from archopt.campaign.stopping import count_trials
-from archopt.campaign.storage import SPENT_KEY, masked, prepare_folder, storage_faults
-from archopt.errors import CampaignFailed, DataError, OptionError, StorageError
+from archopt.campaign.storage import SPENT_KEY, storage_faults
+from archopt.campaign.storage_url import masked
+from archopt.errors import CampaignFailed, OptionError, StorageError
 from archopt.evaluation.workers import WorkerPool
 from archopt.report.numbers import count
 from archopt.report.progress import Progress, SearchProgress
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from archopt.laws import ScalingLaw
+from archopt.search_space import read_records
 
 LAW_FILE = "law.json"
 
@@ -87,17 +89,13 @@ def search_grid(
 def _run(plan: GridPlan, progress: Progress, started: float) -> GridResult:
     base = plan.base
     runs = open_grid(plan, progress, started)
-    first = runs[0].cell
-    n_workers, n_threads = base.workers_and_threads(first.recipe.device)
     outcomes: dict[int, Outcome] = {}
-    # linear algebra here must not take the cores from the workers
-    with (
-        threadpool_limits(1),
-        WorkerPool(first.dataset, first.recipe, n_workers=n_workers, n_threads=n_threads) as pool,
-    ):
-        trials = GridTrials(runs, pool, progress, base.n_trials, base.budget_seconds(), n_workers, started)
+    studies = [run.study for run in runs]
+    with training_pool(base, runs[0].cell) as pool, present(pool.n_workers, studies) as presence:
+        trials = GridTrials(runs, pool, progress, base.n_trials, base.budget_seconds(), started, presence)
         try:
             stopped_because = trials.run()
+            record_end(runs[0].study, base, stopped_because)
             _compare(trials, pool, stopped_because, outcomes)
         except KeyboardInterrupt:
             stopped_because = INTERRUPTED
@@ -126,10 +124,13 @@ def _published(plan: GridPlan, trials: GridTrials, stopped_because: str, outcome
     Raises:
         CampaignFailed: no trial of any cell has finished.
     """
-    from archopt.report.files import write_csv
-
     interrupted = stopped_because == INTERRUPTED
+    frame, folder = cells_frame([run.study for run in trials.runs]), plan.base.folder()
+    facts = [recorded_facts(run.study) for run in trials.runs]
+    law = fitted_law(frame, facts, source=plan.base.campaign_name(), plan=not interrupted)
+    left_out = [f"{where}: {reason}" for where, reason in plan.left_out_by_reason()]
     cells, refused = [], []
+    rows: dict[tuple[int, int], Sequence[Mapping[str, Any]]] = {}
     for at, run in enumerate(trials.runs):
         outcome = outcomes.get(at, Outcome(trials.closed.get(at, stopped_because), interrupted=interrupted))
         tally = count_trials(run.study)
@@ -143,54 +144,40 @@ def _published(plan: GridPlan, trials: GridTrials, stopped_because: str, outcome
             shared = (
                 [f"its prior took in what {count(n_others, 'other cell')} of the campaign found"] if n_others else []
             )
-            found = trials.informed(at).publish(replace(outcome, caveats=[*outcome.caveats, *shared]))
+            outcome = replace(outcome, caveats=[*outcome.caveats, *shared], left_out=left_out)
+            found = trials.informed(at).publish(outcome, law=law, pictures=False)
             refused += [why for why in [found and found.details["search"].get("not_written")] if why]
         reason = None if found is not None else run.why_nothing(outcome.stopped_because)
-        cells.append(GridCell(run.cell.dataset.n_samples, run.settings.d_model, tally.n_ended, found, reason))
+        n = run.cell.dataset.n_samples
+        rows[n, run.settings.d_model] = trial_rows(read_records(run.study, run.cell.head))
+        cells.append(GridCell(n, run.settings.d_model, tally.n_ended, found, reason))
     if all(cell.recommendation is None for cell in cells):
         raise CampaignFailed(cells[0].reason or "no trial finished")
-    frame = cells_frame([run.study for run in trials.runs])
-    folder = plan.base.folder()
-    try:
-        write_csv(
-            folder / "cells.csv",
-            [dict(zip(CELL_COLUMNS, row, strict=True)) for row in frame.itertuples(index=False)],
-            CELL_COLUMNS,
-        )
-    except StorageError as error:
-        refused.append(str(error))
-    law = _law(plan, trials, frame, interrupted=interrupted)
-    if law is not None:
-        try:
-            law.save(folder / LAW_FILE)
-        except OptionError as error:
-            refused.append(str(error))
     search = {
         "stopped_because": stopped_because,
         "interrupted": interrupted,
         "n_trials": sum(cell.n_trials for cell in cells),
         "wall_seconds": sum(float(run.study.user_attrs.get(SPENT_KEY, 0.0)) for run in trials.runs),
-        "left_out": [f"{where}: {reason}" for where, reason in plan.left_out_by_reason()],
+        "left_out": left_out,
         "storage": masked(plan.base.storage or ""),
-        **({"not_written": refused[0]} if refused else {}),
     }
-    left_out = tuple(GridCell(n, width, 0, None, reason) for (n, width), reason in plan.left_out.items())
-    return GridResult(plan.base.campaign_name(), (*cells, *left_out), frame, law, folder, search)
+    never = tuple(GridCell(n, width, 0, None, reason) for (n, width), reason in plan.left_out.items())
+    result = GridResult(plan.base.campaign_name(), (*cells, *never), frame, law, folder, search)
+    refused += _written(GridReport(result, rows, plan.command))
+    return replace(result, search={**search, "not_written": refused[0]}) if refused else result
 
 
-def _law(plan: GridPlan, trials: GridTrials, frame: "pd.DataFrame", *, interrupted: bool) -> "ScalingLaw | None":
-    """The law of the best head_dim over the cells; None where no cell has two allocations to compare."""
-    from archopt.laws import fit_scaling_law
+def _written(report: GridReport) -> list[str]:
+    """cells.csv, law.json and the report of the whole campaign; what the file system refused."""
+    from archopt.report.files import write_csv
 
-    largest = max((run.cell for run in trials.runs), key=lambda cell: cell.dataset.n_samples)
+    result, refused = report.result, []
+    table = [dict(zip(CELL_COLUMNS, row, strict=True)) for row in result.frame.itertuples(index=False)]
     try:
-        return fit_scaling_law(
-            frame,
-            family=largest.summary.family,
-            intrinsic_dim=largest.summary.intrinsic_dim,
-            confidence=plan.base.confidence,
-            plan=not interrupted,
-            source=plan.base.campaign_name(),
-        )
-    except DataError:
-        return None
+        write_csv(result.folder / "cells.csv", table, CELL_COLUMNS)
+        if result.law is not None:
+            result.law.save(result.folder / LAW_FILE)
+        write_grid_report(report)
+    except (StorageError, OptionError) as error:
+        refused.append(str(error))
+    return refused

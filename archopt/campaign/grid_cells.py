@@ -59,12 +59,14 @@ class GridPlan:
         cells: settings and cell by (n, D), in order of n and D.
         left_out: reasons by (n, D) as asked for; n is None where it was left to the data.
         command: that repeats the campaign.
+        asked: widths and numbers of samples as they were asked for.
     """
 
     base: Settings
     cells: Mapping[tuple[int, int], tuple[Settings, Cell]]
     left_out: Mapping[tuple[int | None, int], str]
     command: str
+    asked: tuple[tuple[int, ...], tuple[int, ...]]
 
     def left_out_by_reason(self) -> list[tuple[str, str]]:
         """Which cells, in words, and why."""
@@ -118,7 +120,7 @@ def plan_grid(data: str, d_models: Sequence[int], n_samples: Sequence[int], opti
     command = command_line(replace(first, n_samples=None), widths, [n for n in sizes if n is not None])
     base = _base(first)
     placed = {(n, width): (_placed(settings, base), cell) for (n, width), (settings, cell) in sorted(cells.items())}
-    return GridPlan(base, placed, left_out, command)
+    return GridPlan(base, placed, left_out, command, (tuple(widths), tuple(n for n in sizes if n is not None)))
 
 
 def _distinct(name: str, sizes: Sequence[int]) -> list[int]:

@@ -6,9 +6,11 @@ from archopt.campaign.budget import SpentTime
 from archopt.campaign.cell_run import CellRun
 from archopt.campaign.cells_table import cells_of
 from archopt.campaign.grid_cells import GridPlan
+from archopt.campaign.joining import record_campaign
 from archopt.campaign.opening import open_study, opening_of, queue_opening
+from archopt.campaign.output_folder import prepare_folder, remove_folders
 from archopt.campaign.stopping import count_trials
-from archopt.campaign.storage import load_settings, open_storage, prepare_folder, refuse_other_settings, remove_folders
+from archopt.campaign.storage import load_settings, open_storage, refuse_other_settings
 from archopt.errors import StorageError
 from archopt.report.progress import Progress
 from archopt.search_space import LEARNING_RATE, N_HEADS
@@ -36,7 +38,7 @@ def open_grid(plan: GridPlan, progress: Progress, started: float) -> tuple[CellR
     identities = {settings.campaign_name(): cell.identity(settings) for settings, cell in plan.cells.values()}
     made = prepare_folder(folder)
     try:
-        storage = open_storage(base.storage or "")
+        storage = open_storage(base.storage or "", locks=True, tell=progress.note)
         known = cells_of(name, optuna.get_all_study_names(storage))
         before = {study_name: load_settings(storage, study_name) for study_name in known}
         for study_name, was in before.items():
@@ -51,8 +53,13 @@ def open_grid(plan: GridPlan, progress: Progress, started: float) -> tuple[CellR
     runs = []
     for settings, cell in plan.cells.values():
         study = open_study(settings, cell, storage, identities[settings.campaign_name()])
+        record_campaign(study, base, cell.recipe.device, *plan.asked)
         spent = SpentTime.of(study, started)
         runs.append(CellRun(settings, cell, progress, study, storage, spent, cell.prior, plan.command))
+        runs[-1].record_facts()
+    for study_name in before.keys() - identities.keys():  # of other sizes: whoever joins must not find an earlier run's
+        other = optuna.load_study(study_name=study_name, storage=storage)
+        record_campaign(other, base, runs[0].cell.recipe.device, *plan.asked)
     return tuple(runs)
 
 

@@ -1,5 +1,6 @@
 """The trials of a campaign over several sizes: an opening in every cell, then turns where the law is least certain."""
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,13 +11,17 @@ from archopt.campaign.budget import COMPARISON_SHARE, Budget, SpentTime, earlier
 from archopt.campaign.cell_run import CellRun
 from archopt.campaign.grid_cells import cell_in_words
 from archopt.campaign.grid_opening import opening_share, queue_share
+from archopt.campaign.latest import latest_trials, newest
 from archopt.campaign.opening import sampler_of
-from archopt.campaign.stopping import count_trials
+from archopt.campaign.presence import Presence
+from archopt.campaign.stale import requeue_stale
+from archopt.campaign.stopping import count_trials, tally_of
 from archopt.campaign.storage import SPENT_KEY
 from archopt.errors import CampaignFailed
 from archopt.evaluation.workers import WorkerPool, WorkerStartError
 from archopt.laws import GridCellState, next_cell
-from archopt.report.progress import Progress, SearchState
+from archopt.report.progress import Progress
+from archopt.report.search_state import SearchState
 from archopt.study_model import FLAT_SD_OCTAVES, informed_prior, optimum_of
 from archopt.surrogate import OptimumPrior
 
@@ -33,7 +38,7 @@ class CellProgress:
 
     Attributes:
         cell: in words.
-        others: trials of the other cells together.
+        others: trials of the other cells together; of its cells all are counted, answered those of the others.
         seconds: of the campaign so far.
         seconds_left: of the campaign, once so many trials have ended; None where that is not known.
     """
@@ -56,6 +61,9 @@ class CellProgress:
             n_earlier=0,
             seconds_left=self.seconds_left(n_ended),
             cell=self.cell,
+            n_cells=self.others.n_cells,
+            n_cells_answered=self.others.n_cells_answered + bool(state.n_finished),
+            latest=newest([*(replace(trial, cell=self.cell) for trial in state.latest), *self.others.latest]),
         )
         self.whole.update(shown)
 
@@ -72,7 +80,10 @@ class GridTrials:
         runs: the cells.
         n_trials, seconds: the campaign's budget; None without that limit.
         started: monotonic time from which this run counts.
+        presence: shows others that this process trains.
+        ended: where this is one of several machines and keeps no account: a reason to leave, or None.
         closed: why a cell gets no more trials, by position.
+        n_ended_here: trials that this process brought to an end.
     """
 
     runs: tuple[CellRun, ...]
@@ -80,8 +91,10 @@ class GridTrials:
     progress: Progress
     n_trials: int | None
     seconds: float | None
-    n_workers: int
     started: float
+    presence: Presence | None = None
+    ended: Callable[[], str | None] | None = None
+    n_ended_here: int = 0
     closed: dict[int, str] = field(default_factory=dict)
     _mark: float = field(init=False)  # monotonic: what lies before it is on some cell's account
     _accounted: float = field(init=False)  # seconds of the campaign before that moment, earlier runs included
@@ -91,7 +104,8 @@ class GridTrials:
 
     def __post_init__(self) -> None:
         self._mark = self.started
-        self._accounted = sum(float(run.study.user_attrs.get(SPENT_KEY, 0.0)) for run in self.runs)
+        earlier = sum(float(run.study.user_attrs.get(SPENT_KEY, 0.0)) for run in self.runs)
+        self._accounted = earlier if self.ended is None else 0.0
         self._n_before = self._n_ended()
 
     def run(self) -> str:
@@ -103,19 +117,22 @@ class GridTrials:
             KeyboardInterrupt: passed on, after the running trials were recorded as interrupted.
         """
         shares = [opening_share(run, self.n_trials, len(self.runs)) for run in self.runs]
+        if self.ended is None:  # of several machines one: two that queue at the same moment would queue all twice
+            for run, share in zip(self.runs, shares, strict=True):
+                queue_share(run, share)
         for at in self._cheapest_first():
-            share = shares[at] - count_trials(self.runs[at].study).n_ended
+            share = shares[at] - count_trials(self.runs[at].study).n_begun
             if share > 0:
-                queue_share(self.runs[at], shares[at])
                 if (ended := self._why_stop()) is not None:
                     return ended
                 self._turn(at, share)
         while (ended := self._why_stop()) is None:
             at = self._next()
             before = count_trials(self.runs[at].study).n_ended
-            self._turn(at, max(TURN_TRIALS, self.n_workers))
-            if at not in self.closed and count_trials(self.runs[at].study).n_ended == before:
-                return self._time_is_up()  # not one more trial fits
+            self._turn(at, max(TURN_TRIALS, self.pool.n_workers))
+            stood_still = at not in self.closed and count_trials(self.runs[at].study).n_ended == before
+            if stood_still and self.seconds is not None:
+                return self._why_stop() or self._time_is_up()  # not one more trial fits
         return ended
 
     def spent_seconds(self) -> float:
@@ -127,12 +144,17 @@ class GridTrials:
         run = self.runs[at]
         shown = CellProgress(
             self.progress,
-            cell_in_words(run.cell.dataset.n_samples, run.settings.d_model),
+            _in_words(run),
             self._state(but=at),
             self.spent_seconds,
             self._seconds_left,
         )
-        return replace(run, spent=SpentTime.of(run.study, self._mark), prior=self._prior_of(at), progress=shown)
+        return replace(
+            run,
+            spent=SpentTime.of(run.study, self._mark, records=self.ended is None),
+            prior=self._prior_of(at),
+            progress=shown,
+        )
 
     def settle(self) -> None:
         """What has passed is on some cell's account."""
@@ -154,22 +176,30 @@ class GridTrials:
         return next(iter(earlier_trial_seconds(self.runs[at].study)), None)
 
     def _turn(self, at: int, n_more: int) -> None:
-        """Some trials in one cell, as far as the budget reaches."""
+        """Some trials in one cell, as far as the budget reaches; without any left, those that run there elsewhere.
+
+        Whether theirs or, where their machine dies, this one's: the campaign ends when all have ended.
+        """
+        for each in self.runs:  # a machine may have died over any cell
+            requeue_stale(each.study, each.storage)
         run = self.informed(at)
-        n_left = n_more if self.n_trials is None else min(n_more, self.n_trials - self._n_ended())
+        n_here = min(n_more, self._n_left())
         budget = Budget(
-            n_trials=count_trials(run.study).n_ended + n_left,
+            n_trials=None if n_here else count_trials(run.study).n_begun,
             seconds=None
             if self.seconds is None
             else run.spent.before_seconds + self._time_for_trials() - self._accounted,
             n_replicates=run.settings.replicates,
             max_seconds_per_step=run.settings.max_seconds_per_step,
             n_comparison_jobs=0,
-            n_workers=self.n_workers,
+            n_workers=self.pool.n_workers,
         )
         run.study.sampler = sampler_of(run.settings, run.cell, self._studies_beside(at))
         self.pool.turn_to(run.cell.dataset, run.cell.recipe)
-        loop = run.trial_loop(self.pool, budget, is_turn=True)
+        ended = self.ended or (lambda: None)
+        loop = run.trial_loop(
+            self.pool, budget, presence=self.presence, is_turn=True, n_here=n_here or None, ended=ended
+        )
         loop.said_fallback = self._said_fallback
         try:
             loop.run()
@@ -182,9 +212,12 @@ class GridTrials:
                 raise
         finally:
             self._said_fallback = loop.said_fallback
+            self.n_ended_here += loop.n_ended_here
             self.settle()
 
     def _why_stop(self) -> str | None:
+        if self.ended is not None and (reason := self.ended()) is not None:
+            return reason
         if self.n_trials is not None and self._n_ended() >= self.n_trials:
             return f"the budget of {self.n_trials} trials is spent"
         if self.seconds is not None and self.spent_seconds() >= self._time_for_trials():
@@ -192,13 +225,18 @@ class GridTrials:
         return None
 
     def _time_is_up(self) -> str:
-        return f"the time limit of {self.seconds or 0.0:.0f} s is reached, with what comparisons may take"
+        compared = ", with what comparisons may take" if self.ended is None else ""
+        return f"the time limit of {self.seconds or 0.0:.0f} s is reached{compared}"
 
     def _time_for_trials(self) -> float:
-        return (self.seconds or 0.0) * (1.0 - COMPARISON_SHARE)
+        return (self.seconds or 0.0) * (1.0 - (COMPARISON_SHARE if self.ended is None else 0.0))
 
     def _next(self) -> int:
-        """The open cell whose trials make the law certain soonest."""
+        """The open cell whose trials make the law certain soonest; at last one that others still train in."""
+        if self._n_left() == 0:
+            for at, run in enumerate(self.runs):
+                if count_trials(run.study).n_running:
+                    return at
         still = [at for at in range(len(self.runs)) if at not in self.closed]
         known = [seconds for at in still if (seconds := self.trial_seconds(at)) is not None]
         usual = median(known) if known else UNKNOWN_SECONDS
@@ -214,7 +252,7 @@ class GridTrials:
                     trial_seconds=max(self.trial_seconds(at) or usual, 1e-3),
                 )
             )
-        return still[next_cell(states, max(TURN_TRIALS, self.n_workers))]
+        return still[next_cell(states, max(TURN_TRIALS, self.pool.n_workers))]
 
     def _cheapest_first(self) -> list[int]:
         """By n D, to which the work of a trial grows at least in proportion."""
@@ -235,12 +273,28 @@ class GridTrials:
     def _n_ended(self) -> int:
         return sum(count_trials(run.study).n_ended for run in self.runs)
 
+    def _n_left(self) -> int:
+        """Trials of the budget that no process has begun."""
+        if self.n_trials is None:
+            return sys.maxsize
+        return max(0, self.n_trials - sum(count_trials(run.study).n_begun for run in self.runs))
+
     def _state(self, but: int) -> SearchState:
-        tallies = [count_trials(run.study) for other, run in enumerate(self.runs) if other != but]
+        others = [run for other, run in enumerate(self.runs) if other != but]
+        trials = [run.study.get_trials(deepcopy=False) for run in others]
+        tallies = [tally_of(each) for each in trials]
+        ended = [
+            trial
+            for run, each in zip(others, trials, strict=True)
+            for trial in latest_trials(each, run.cell.head, cell=_in_words(run))
+        ]
         return SearchState(
             n_finished=sum(tally.n_finished for tally in tallies),
             n_pruned=sum(tally.n_pruned for tally in tallies),
             n_failed=sum(tally.n_failed for tally in tallies),
+            n_cells=len(self.runs),
+            n_cells_answered=sum(tally.n_finished > 0 for tally in tallies),
+            latest=newest(ended),
         )
 
     def _seconds_left(self, n_ended: int) -> float | None:
@@ -250,3 +304,7 @@ class GridTrials:
         if self.n_trials is not None and n_here > 0:
             ends.append((self.n_trials - n_ended) * (time.monotonic() - self.started) / n_here)
         return max(0.0, min(ends)) if ends else None
+
+
+def _in_words(run: CellRun) -> str:
+    return cell_in_words(run.cell.dataset.n_samples, run.settings.d_model)

@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING, Any
 from archopt.allocation import is_prime
 from archopt.campaign.cell import Cell
 from archopt.campaign.comparison import opening_trials
+from archopt.campaign.joining import record_campaign
+from archopt.campaign.output_folder import prepare_folder, remove_folders
 from archopt.campaign.settings import Settings
-from archopt.campaign.storage import (
-    SETTINGS_KEY,
-    load_settings,
-    open_storage,
-    prepare_folder,
-    refuse_other_settings,
-    remove_folders,
-)
+from archopt.campaign.storage import SETTINGS_KEY, load_settings, open_storage, refuse_other_settings
 from archopt.errors import StorageError
 from archopt.report.progress import SearchProgress
 from archopt.search_space import WARMUP, WEIGHT_DECAY
@@ -22,12 +17,11 @@ from archopt.search_space import WARMUP, WEIGHT_DECAY
 if TYPE_CHECKING:
     import optuna
 
+    from archopt.campaign.patient_storage import PatientStorage
     from archopt.samplers import HeadAllocationSampler
 
 
-def open_campaign(
-    settings: Settings, cell: Cell, progress: SearchProgress
-) -> "tuple[optuna.Study, optuna.storages.RDBStorage]":
+def open_campaign(settings: Settings, cell: Cell, progress: SearchProgress) -> "tuple[optuna.Study, PatientStorage]":
     """The campaign's study, new or resumed.
 
     Raises:
@@ -38,7 +32,8 @@ def open_campaign(
     identity = cell.identity(settings)
     made = prepare_folder(folder)  # before a storage is made that would stay behind
     try:
-        storage = open_storage(settings.storage or f"sqlite:///{(folder / 'study.db').absolute()}")
+        url = settings.storage or f"sqlite:///{(folder / 'study.db').absolute()}"
+        storage = open_storage(url, locks=True, tell=progress.note)
         before = load_settings(storage, name)
         if before is not None:
             refuse_other_settings(name, before, identity)
@@ -52,6 +47,7 @@ def open_campaign(
     if before is not None:
         progress.note(f"resuming campaign {name}")
     study = open_study(settings, cell, storage, identity)
+    record_campaign(study, settings, cell.recipe.device)  # first: from now on others may join
     queue_opening(study, opening_of(settings, cell))
     return study, storage
 

@@ -1,15 +1,14 @@
 """One run of a campaign over one cell: opened, searched, compared, written down."""
 
-from threadpoolctl import threadpool_limits
-
 from archopt.campaign.budget import Budget, SpentTime
 from archopt.campaign.cell import Cell
 from archopt.campaign.cell_run import CellRun, Outcome
 from archopt.campaign.opening import open_campaign
+from archopt.campaign.pool import training_pool
+from archopt.campaign.presence import present
 from archopt.campaign.settings import Settings, command_line
 from archopt.campaign.storage import storage_faults
 from archopt.errors import CampaignFailed
-from archopt.evaluation.workers import WorkerPool
 from archopt.recommendation import Recommendation
 from archopt.report.progress import SearchProgress
 
@@ -29,6 +28,7 @@ def run_campaign(settings: Settings, cell: Cell, progress: SearchProgress, start
         study, storage = open_campaign(settings, cell, progress)
         spent = SpentTime.of(study, started)
         run = CellRun(settings, cell, progress, study, storage, spent, cell.prior, command_line(settings))
+        run.record_facts()
         outcome = _searched(run)
         published = run.publish(outcome)
     if published is None:
@@ -39,22 +39,17 @@ def run_campaign(settings: Settings, cell: Cell, progress: SearchProgress, start
 def _searched(run: CellRun) -> Outcome:
     """Trials, then the comparison."""
     settings, cell = run.settings, run.cell
-    n_workers, n_threads = settings.workers_and_threads(cell.recipe.device)
-    budget = Budget(
-        n_trials=settings.n_trials,
-        seconds=settings.budget_seconds(),
-        n_replicates=settings.replicates,
-        max_seconds_per_step=settings.max_seconds_per_step,
-        n_comparison_jobs=run.n_comparison_jobs(),
-        n_workers=n_workers,
-    )
-    # linear algebra here must not take the cores from the workers
-    with (
-        threadpool_limits(1),
-        WorkerPool(cell.dataset, cell.recipe, n_workers=n_workers, n_threads=n_threads) as pool,
-    ):
+    with training_pool(settings, cell) as pool, present(pool.n_workers, [run.study]) as presence:
+        budget = Budget(
+            n_trials=settings.n_trials,
+            seconds=settings.budget_seconds(),
+            n_replicates=settings.replicates,
+            max_seconds_per_step=settings.max_seconds_per_step,
+            n_comparison_jobs=run.n_comparison_jobs(),
+            n_workers=pool.n_workers,
+        )
         try:
-            stopped_because = run.trial_loop(pool, budget).run()
+            stopped_because = run.trial_loop(pool, budget, presence=presence).run()
             deadline = run.spent.comparison_deadline(settings.budget_seconds())
             return Outcome(stopped_because, *run.compare(pool, deadline))
         except KeyboardInterrupt:

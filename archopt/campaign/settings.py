@@ -5,12 +5,13 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from archopt.allocation import HeadAllocation, feasible_allocations
-from archopt.campaign.storage import masked
+from archopt.campaign.device import visible_gpus
+from archopt.campaign.storage_url import masked
 from archopt.errors import OptionError
 from archopt.evaluation import (
     ATTENTION_KERNELS,
@@ -83,7 +84,7 @@ class Settings:
     seed: int = 0
     replicates: int = 1
     n_workers: int | None = None
-    storage: str | None = None
+    storage: str | None = field(default=None, repr=False)  # a password may be in it
     name: str | None = None
     device: str = "auto"
     attention: str = "auto"
@@ -150,9 +151,9 @@ class Settings:
         return time_limit(self.n_trials, self.timeout_seconds)
 
     def workers_and_threads(self, device: str = "cpu") -> tuple[int, int]:
-        """Worker processes and threads for each; their product never exceeds the cores. One process for a GPU."""
+        """Worker processes, one a core or a GPU, and threads for each; their product never exceeds the cores."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = self.n_workers or (1 if device == "cuda" else cores)
+        workers = self.n_workers or (min(cores, len(visible_gpus())) if device == "cuda" else cores)
         if workers > cores:
             raise OptionError(f"workers must be at most the {cores} cores of this machine but got {workers}")
         return workers, cores // workers
@@ -187,14 +188,14 @@ def command_line(settings: Settings, d_models: Sequence[int] = (), n_samples: Se
         "n_workers": "workers",
     }
     words = ["archopt", "search", settings.data, "--d-model", ",".join(map(str, d_models or [settings.d_model]))]
-    for field in fields(settings):
-        value = tuple(n_samples) if field.name == "n_samples" and n_samples else getattr(settings, field.name)
-        if field.name in ("data", "d_model") or value is None or value == field.default:
+    for each in fields(settings):
+        value = tuple(n_samples) if each.name == "n_samples" and n_samples else getattr(settings, each.name)
+        if each.name in ("data", "d_model") or value is None or value == each.default:
             continue
         shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        if field.name == "storage":
+        if each.name == "storage":
             shown = masked(shown)
-        words += [f"--{flags.get(field.name, field.name.replace('_', '-'))}", shown]
+        words += [f"--{flags.get(each.name, each.name.replace('_', '-'))}", shown]
     return shlex.join(words)
 
 

@@ -1,6 +1,6 @@
 """When a search may call itself certain, and how many of its trials have ended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from archopt.search_space import ATTRIBUTES, INTERRUPTED
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
 CHECK_EVERY = 5  # ended trials between two looks at the posterior
 MIN_FINISHED_TO_STOP = 30  # before the search may call itself certain
@@ -18,26 +19,40 @@ SURE_CHECKS_TO_STOP = 3  # in a row: one lucky look is not certainty
 
 @dataclass(frozen=True)
 class Tally:
-    """Trials that ended, each way; interrupted ones, which wait to be run again, are not among them."""
+    """Trials that ended, each way, without interrupted ones, which wait to be run again; and those that run now."""
 
     n_finished: int = 0
     n_pruned: int = 0
     n_failed: int = 0
+    n_running: int = 0
 
     @property
     def n_ended(self) -> int:
         return self.n_finished + self.n_pruned + self.n_failed
 
+    @property
+    def n_begun(self) -> int:
+        return self.n_ended + self.n_running
+
 
 def count_trials(study: "optuna.Study") -> Tally:
     """What has ended in the storage, by whichever process."""
-    trials = study.get_trials(deepcopy=False)
+    return tally_of(study.get_trials(deepcopy=False))
+
+
+def tally_of(trials: "Sequence[FrozenTrial]") -> Tally:
+    """What has ended of a study's trials."""
     states = [trial.state.name for trial in trials]
     # a trial that died with its process has no fault on record
     n_interrupted = sum(
         trial.state.name == "FAIL" and trial.user_attrs.get(ATTRIBUTES.fault) in (None, INTERRUPTED) for trial in trials
     )
-    return Tally(states.count("COMPLETE"), states.count("PRUNED"), states.count("FAIL") - n_interrupted)
+    return Tally(
+        n_finished=states.count("COMPLETE"),
+        n_pruned=states.count("PRUNED"),
+        n_failed=states.count("FAIL") - n_interrupted,
+        n_running=states.count("RUNNING"),
+    )
 
 
 @dataclass

@@ -2,77 +2,39 @@
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from archopt.campaign import stale
 from archopt.campaign.budget import Budget, SpentTime, earlier_trial_seconds
 from archopt.campaign.cell import trial_spec
 from archopt.campaign.interrupts import deferred_interrupts
-from archopt.campaign.stopping import Certainty, Tally, count_trials
-from archopt.campaign.storage import HEARTBEAT_SECONDS, STOPPED_KEY, requeue_stale
+from archopt.campaign.latest import latest_trials
+from archopt.campaign.presence import Presence
+from archopt.campaign.running import RunningTrial, ask, trial_state
+from archopt.campaign.stale import queue_again, requeue_stale
+from archopt.campaign.stopping import Certainty, Tally, tally_of
+from archopt.campaign.storage import STOPPED_KEY
 from archopt.errors import CampaignFailed, OptionError
 from archopt.evaluation import RungReport, TrialOutcome
 from archopt.evaluation.workers import Event, Failed, Finished, RungReached, WorkerPool
 from archopt.pruners import HDIPruner
-from archopt.report.progress import Progress, SearchState
-from archopt.search_space import (
-    ATTRIBUTES,
-    INTERRUPTED,
-    HeadParameter,
-    diversity_row,
-    replicate,
-)
+from archopt.report.numbers import count
+from archopt.report.progress import Progress
+from archopt.report.search_state import EndedTrial, SearchState, Worker
+from archopt.search_space import ATTRIBUTES, INTERRUPTED, KILLED, HeadParameter, replicate
 
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
+    from archopt.campaign.patient_storage import PatientStorage
+
 MAX_FIRST_FAILURES = 12  # trials that may all fail before the search gives up
-SLOW_RUNGS = 2  # in a row: one slow reading on a busy machine must not bar an allocation
-POLL_SECONDS = 1.0
-COUNT_SECONDS = 1.0  # what other processes added is looked at so often
-
-TRACEBACK_KEY = "archopt:traceback"  # of an error that nobody expected, for a bug report
-MAX_TRACEBACK = 4000  # characters, the last ones: they name the error
-
-
-@dataclass
-class _Running:
-    """A trial in training. What it shows on its way is written once, at its end: every write costs a commit."""
-
-    trial: "optuna.Trial"
-    shown: "optuna.trial.FrozenTrial"  # as the pruner sees it
-    begun: float  # monotonic seconds
-    rungs: list[list[float]] = field(default_factory=list)  # as `ATTRIBUTES.rungs` stores them
-    decisions: list[dict[str, Any]] = field(default_factory=list)  # as `ATTRIBUTES.pruner` stores them
-    n_slow: int = 0  # rungs in a row with steps above the limit
-    too_slow: float | None = None  # seconds a step, once that is established
-
-    def note_speed(self, seconds_per_step: float, limit: float | None, *, last: bool) -> None:
-        """Too slow is above the limit at some rungs in a row, or at the last one, whose median is of all steps."""
-        slow = limit is not None and seconds_per_step > limit
-        self.n_slow = self.n_slow + 1 if slow else 0
-        if self.n_slow >= SLOW_RUNGS or (slow and last):
-            self.too_slow = seconds_per_step
-
-    def note(self, report: RungReport) -> None:
-        """Keep what a rung shows."""
-        row = diversity_row(report.step, report.hdi, report.output_correlation)
-        self.shown.intermediate_values[report.step] = report.value
-        self.shown.user_attrs.setdefault(ATTRIBUTES.diversity, []).append(row)
-        self.rungs.append([report.step, report.train_seconds, report.n_seen])
-
-    def write(self) -> None:
-        """Put what was kept beside the trial."""
-        if self.rungs:
-            self.trial.set_user_attr(ATTRIBUTES.rungs, self.rungs)
-            self.trial.set_user_attr(ATTRIBUTES.diversity, self.shown.user_attrs[ATTRIBUTES.diversity])
-        if self.decisions:
-            self.trial.set_user_attr(ATTRIBUTES.pruner, self.decisions)
+POLL_SECONDS = 1.0  # the longest between two looks at what happens, here and in other processes
 
 
 @dataclass
@@ -80,12 +42,14 @@ class TrialLoop:
     """Runs trials of one study on a pool of workers; `run` returns why it stopped.
 
     With ``is_turn`` it is one turn of several: it ends with its trials or its time, however certain it is, and leaves
-    no record of its end, so that another may follow. ``said_fallback`` is whether the user has been told that attention
-    runs without xformers.
+    no record of its end, so that another may follow; ``n_here`` limits how many trials this process brings to an end,
+    whatever others do to the study meanwhile. ``ended`` gives a reason to stop that comes from outside.
+    ``presence`` shows others that this process trains. ``n_ended_here`` counts the trials that this process brought to
+    an end, ``said_fallback`` is whether the user has been told that attention runs without xformers.
     """
 
     study: "optuna.Study"
-    storage: "optuna.storages.RDBStorage"
+    storage: "PatientStorage"
     pool: WorkerPool
     distributions: Mapping[str, "BaseDistribution"]
     head: HeadParameter
@@ -96,14 +60,22 @@ class TrialLoop:
     pruner: HDIPruner
     progress: Progress
     is_turn: bool = False
+    n_here: int | None = None
+    ended: Callable[[], str | None] = lambda: None
+    presence: Presence | None = None
     said_fallback: bool = False
-    _running: dict[int, _Running] = field(default_factory=dict)
+    n_ended_here: int = 0
+    _running: dict[int, RunningTrial] = field(default_factory=dict)
     _full_seconds: list[float] = field(default_factory=list)
     _earlier_seconds: list[float] = field(default_factory=list)
     _beat: float = -math.inf
     _warm_since: float = math.inf
+    _said_waiting: bool = False
     _n_earlier: int = 0
+    _n_elsewhere: int = 0  # trials that other processes are training
     _tally: Tally = field(default_factory=Tally)
+    _latest: tuple[EndedTrial, ...] = ()
+    _workers: tuple[Worker, ...] = ()
     _counted: float = -math.inf
 
     def run(self) -> str:
@@ -149,7 +121,9 @@ class TrialLoop:
                 while self.pool.n_idle and self._may_start():
                     with suppress(optuna.exceptions.UpdateFinishedTrialError):  # taken for a dead one: the next then
                         self._start()
+                self._say_waiting()
             elif not self._running:
+                self._show()
                 return reason
             self._show()
             event = self.pool.next_event(POLL_SECONDS)
@@ -159,6 +133,12 @@ class TrialLoop:
             if self.budget.seconds is not None and self.spent.seconds() > self.budget.seconds:
                 for number in list(self._running):
                     self._cut_short(number, "the time limit came first")
+
+    def _say_waiting(self) -> None:
+        if not (self._running or self.is_turn or self._said_waiting):
+            self._said_waiting = True
+            running = count(self._n_elsewhere, "trial")
+            self.progress.note(f"waiting for {running} of other processes; one that died is found within a minute")
 
     def _on_event(self, event: Event) -> None:
         import optuna
@@ -179,18 +159,24 @@ class TrialLoop:
 
     def _why_stop(self) -> str | None:
         budget = self.budget
+        if self.n_here is not None and self.n_ended_here >= self.n_here:
+            return f"its {self.n_here} trials have ended"
         if budget.n_trials is not None and self._tally.n_ended >= budget.n_trials:
             return f"the budget of {budget.n_trials} trials is spent"
-        if budget.seconds is not None and self.spent.seconds() + self._reserve() >= budget.seconds:
-            return f"the time limit of {budget.seconds:.0f} s is reached, with what the comparison takes"
-        return None if self.is_turn else self.certainty.reason()
+        reserve = budget.reserve_seconds(self._full_seconds or self._earlier_seconds)
+        if budget.seconds is not None and self.spent.seconds() + reserve >= budget.seconds:
+            compared = ", with what the comparison takes" if budget.n_comparison_jobs else ""
+            return f"the time limit of {budget.seconds:.0f} s is reached{compared}"
+        return self.ended() or (None if self.is_turn else self.certainty.reason())
 
     def _may_start(self) -> bool:
+        if self.n_here is not None and self.n_ended_here + len(self._running) >= self.n_here:
+            return False
         if self.budget.n_trials is None:
             return True
-        if time.monotonic() - self._counted > COUNT_SECONDS:
+        if time.monotonic() - self._counted > POLL_SECONDS:
             self._count()  # other machines add to it too
-        return self._tally.n_ended + len(self._running) < self.budget.n_trials
+        return self._tally.n_ended + self._n_elsewhere + len(self._running) < self.budget.n_trials
 
     def _start(self) -> None:
         """Ask for a trial and give it to a worker.
@@ -198,14 +184,11 @@ class TrialLoop:
         Raises:
             UpdateFinishedTrialError: another process ended the trial meanwhile.
         """
-        with warnings.catch_warnings():
-            # Optuna warns that only `optimize` sends heartbeats; this loop sends them itself
-            warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used with")
-            trial = self.study.ask(dict(self.distributions))
+        trial = ask(self.study, self.distributions)
         split = self.head.allocation(trial.params)
         if split is None:  # a queued trial of somebody else's making
             trial.set_user_attr(ATTRIBUTES.reason, "its parameters hold no feasible split")
-            self.study.tell(trial, state=_state("FAIL"))
+            self.study.tell(trial, state=trial_state("FAIL"))
             return
         again = ATTRIBUTES.replicate in trial.user_attrs  # queued again, after an interruption or its process's death
         number = replicate(trial)
@@ -214,22 +197,21 @@ class TrialLoop:
                 self.study.enqueue_trial(trial.params)
         self.storage.record_heartbeat(trial._trial_id)
         shown = deepcopy(trial._cached_frozen_trial)  # public ways to it read the storage again
-        self._running[trial.number] = _Running(trial, shown, time.monotonic())
+        self._running[trial.number] = RunningTrial(trial, shown, time.monotonic())
         self.pool.submit(trial.number, trial_spec(trial.params, split, replicate=number))
 
     def _on_rung(self, number: int, report: RungReport) -> None:
         running = self._running.get(number)
         if running is None:
             return  # given up in the meantime
-        trial = running.trial
-        trial.report(report.value, report.step)
+        running.trial.report(report.value, report.step)
         running.note(report)
         last = report.step == self.n_steps
         running.note_speed(report.seconds_per_step, self.budget.max_seconds_per_step, last=last)
         # at the last rung there is nothing left to save: the value is known
         self.pool.answer(number, stop=not last and (running.too_slow is not None or self._prunes(running)))
 
-    def _prunes(self, running: _Running) -> bool:
+    def _prunes(self, running: RunningTrial) -> bool:
         decision = self.pruner.decide(self.study, running.shown)
         running.decisions.append(asdict(decision))
         return decision.prune
@@ -247,12 +229,11 @@ class TrialLoop:
         trial.set_user_attr(ATTRIBUTES.attention, outcome.attention)
         if running.too_slow is not None:
             reason = f"{running.too_slow:.3g} s a step, above the limit of {self.budget.max_seconds_per_step:.3g}"
-            self._fail(trial, reason, "infeasible")
+            self._fail(running, reason, "infeasible")
         elif outcome.stopped:
-            trial.set_user_attr(ATTRIBUTES.reason, running.decisions[-1]["reason"])
-            self.study.tell(trial, state=_state("PRUNED"), skip_if_finished=True)
+            running.prune()
         else:
-            self.study.tell(trial, outcome.value, skip_if_finished=True)
+            running.complete(outcome.value)
             if running.begun > self._warm_since:  # a worker's start-up is no part of a trial's length
                 self._full_seconds.append(time.monotonic() - running.begun)
         self._after_end()
@@ -261,19 +242,16 @@ class TrialLoop:
         running = self._running.pop(event.job_id, None)
         if running is None:
             return
-        memory = "memory" in event.reason.lower()
-        fault = {"failed": "infeasible" if memory else "diverged"}.get(event.fault, event.fault)
+        reason, fault = running.reason_and_fault(event)
         running.write()
-        if event.traceback:
-            running.trial.set_user_attr(TRACEBACK_KEY, event.traceback[-MAX_TRACEBACK:])
-        self._fail(running.trial, event.reason, fault)
-        self.progress.note(f"trial {event.job_id} failed: {event.reason}")
+        self._fail(running, reason, fault, event.traceback)
+        self.progress.note(f"trial {event.job_id} failed: {reason}")
+        if fault == KILLED:  # by what, nobody knows: another try will show whether the configuration is at fault
+            queue_again(self.study, running.shown, died=True)
         self._after_end()
 
-    def _fail(self, trial: "optuna.Trial", reason: str, fault: str) -> None:
-        trial.set_user_attr(ATTRIBUTES.reason, reason)
-        trial.set_user_attr(ATTRIBUTES.fault, fault)
-        self.study.tell(trial, state=_state("FAIL"), skip_if_finished=True)
+    def _fail(self, running: RunningTrial, reason: str, fault: str, traceback: str | None = None) -> None:
+        running.fail(reason, fault, traceback)
         self._count()
         n_failed = self._tally.n_failed
         if fault != INTERRUPTED and n_failed == self._tally.n_ended >= MAX_FIRST_FAILURES:
@@ -283,35 +261,40 @@ class TrialLoop:
         """End a trial that is not at fault; it waits in the queue for the search to go on."""
         import optuna
 
-        trial = self._running.pop(number).trial
+        running = self._running.pop(number)
         with suppress(OptionError):  # it ended a moment ago, and its event was not yet read
             self.pool.cancel(number)
         try:
-            self._fail(trial, reason, INTERRUPTED)
+            self._fail(running, reason, INTERRUPTED)
         except optuna.exceptions.UpdateFinishedTrialError:
             return  # taken for dead elsewhere, and queued again there
-        kept = {ATTRIBUTES.replicate: trial.user_attrs[ATTRIBUTES.replicate]}
-        self.study.enqueue_trial(trial.params, user_attrs=kept)
+        queue_again(self.study, running.shown)
 
     def _after_end(self) -> None:
+        self.n_ended_here += 1
+        if self.presence is not None:
+            self.presence.n_ended += 1
         self._count()
         self.certainty.look(self._tally)
 
     def _housekeeping(self) -> None:
         now = time.monotonic()
-        if now - self._beat >= HEARTBEAT_SECONDS:
+        if now - self._beat >= stale.HEARTBEAT_SECONDS:
             self._beat = now
             for running in self._running.values():
                 self.storage.record_heartbeat(running.trial._trial_id)
-            requeue_stale(self.study)
+            requeue_stale(self.study, self.storage)
             self._count()
             self.spent.record()
+            if self.presence is not None:
+                self.presence.show(self.study, len(self._running))
+                self._workers = self.presence.workers()
 
     def _count(self) -> None:
-        self._tally, self._counted = count_trials(self.study), time.monotonic()
-
-    def _reserve(self) -> float:
-        return self.budget.reserve_seconds(self._full_seconds or self._earlier_seconds)
+        trials = self.study.get_trials(deepcopy=False)
+        self._tally, self._counted = tally_of(trials), time.monotonic()
+        self._latest = latest_trials(trials, self.head)
+        self._n_elsewhere = max(0, self._tally.n_running - len(self._running))
 
     def _show(self) -> None:
         latest, tally = self.certainty.latest, self._tally
@@ -326,11 +309,7 @@ class TrialLoop:
                 p_best=None if latest is None else latest.p_best,
                 n_earlier=self._n_earlier,
                 seconds_left=self.spent.seconds_left(self.budget, n_ended=tally.n_ended, n_earlier=self._n_earlier),
+                latest=self._latest,
+                workers=self._workers,
             )
         )
-
-
-def _state(name: str) -> Any:
-    import optuna
-
-    return optuna.trial.TrialState[name]

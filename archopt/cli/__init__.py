@@ -9,17 +9,22 @@ from types import FrameType
 import typer
 
 from archopt.cli.ask import ask_command
+from archopt.cli.doctor import doctor_command
 from archopt.cli.fit import fit_command
 from archopt.cli.recommend import recommend_command
+from archopt.cli.report import report_command
 from archopt.cli.search import search_command
 from archopt.cli.tell import tell_command
 from archopt.cli.theory import theory_command
+from archopt.cli.watch import watch_command
+from archopt.cli.worker import worker_command
 from archopt.errors import ArchoptError
 
 # Typer brings a click of its own or uses the installed one, by version: this is the base of its usage errors in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 INTERRUPTED = 130  # what shells give for a process that Ctrl-C ended
+MAX_COMPLAINT = 280  # characters: a database or a parser may have said more, with anything in it
 
 app = typer.Typer(
     name="archopt",
@@ -32,9 +37,13 @@ app = typer.Typer(
 app.command("search")(search_command)
 app.command("fit")(fit_command)
 app.command("recommend")(recommend_command)
+app.command("report")(report_command)
 app.command("ask")(ask_command)
 app.command("tell")(tell_command)
+app.command("worker")(worker_command)
+app.command("watch")(watch_command)
 app.command("theory")(theory_command)
+app.command("doctor")(doctor_command)
 
 
 @app.callback(invoke_without_command=True)
@@ -94,7 +103,10 @@ def _message(error: Exception) -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"archopt: {' '.join(message.split())}", file=sys.stderr)
+    from archopt.report.numbers import printable
+
+    said = printable(" ".join(message.split()), sys.stderr.encoding or "utf-8", most=MAX_COMPLAINT)
+    print(f"archopt: {said}", file=sys.stderr)
     return code
 
 

@@ -73,6 +73,7 @@ def fit_command(
     from archopt.errors import OptionError
     from archopt.laws import fit_scaling_law
     from archopt.report.files import json_ready
+    from archopt.report.numbers import printable
     from archopt.report.scaling_law import print_law
 
     which = exactly_one([("FILE", file), ("--name", name), ("--study", study)])
@@ -108,4 +109,4 @@ def fit_command(
     else:
         print_law(law)
         if out is not None:
-            typer.echo(f"Written to {out}.")
+            typer.echo(f"Written to {printable(out)}.")

@@ -78,10 +78,10 @@ def recommend_command(
 ) -> None:
     """Recommend how to split D into heads; no trial is run.
 
-    For n samples, from theory, a fitted law, or both: archopt recommend --d-model 512 --samples 1e9 --law law.json
+    For n samples, from theory, a fitted law, or both. Example: archopt recommend --d-model 512 --samples 1e9
 
-    From the trials of any Optuna study: archopt recommend --storage sqlite:///study.db --study NAME; beside them
-    --d-model (where the study does not say it), --noise-sd and --confidence apply.
+    From the trials of any Optuna study, where --noise-sd, --confidence and, if the study does not say it, --d-model
+    apply. Example: archopt recommend --storage sqlite:///study.db --study NAME
     """
     from archopt.errors import OptionError
     from archopt.laws import recommend_size

@@ -17,19 +17,35 @@ def runs_of_file(path: str, *, columns: dict[str, str | None], direction: str | 
     return map_columns(read_table(path), columns, direction)
 
 
+def storage_of_campaign(name: str, storage: str | None, otherwise: str = "") -> str:
+    """The URL of a campaign's storage: as given, or of the file in the folder that a search here makes.
+
+    Args:
+        otherwise: what else may be given; for the message.
+
+    Raises:
+        OptionError: none was given, and there is no such file.
+    """
+    from archopt.campaign.settings import RESULTS_FOLDER
+
+    if storage is not None:
+        return storage
+    path = Path(RESULTS_FOLDER) / name / "study.db"
+    if not path.exists():
+        raise OptionError(
+            f"there is no campaign {name[:100]!r} in {RESULTS_FOLDER} here: give its --storage{otherwise}"
+        )
+    return f"sqlite:///{path.absolute()}"
+
+
 def runs_of_campaign(name: str, storage: str | None) -> "tuple[pd.DataFrame, str]":
     """One row a cell and allocation of a campaign, from its storage; and whether its data are a table or a text."""
     from archopt.campaign.cells_table import load_campaign_cells
-    from archopt.campaign.settings import RESULTS_FOLDER
+    from archopt.campaign.storage import storage_faults
 
-    if storage is None:
-        path = Path(RESULTS_FOLDER) / name / "study.db"
-        if not path.exists():
-            raise OptionError(
-                f"there is no campaign {name!r} in {RESULTS_FOLDER} here: give its --storage, or a FILE of runs"
-            )
-        storage = f"sqlite:///{path.absolute()}"
-    return load_campaign_cells(storage, name)
+    storage = storage_of_campaign(name, storage, ", or a FILE of runs")
+    with storage_faults("while the campaign was read"):
+        return load_campaign_cells(storage, name)
 
 
 def runs_of_studies(given: Sequence[str], storage: str | None) -> "pd.DataFrame":
@@ -40,12 +56,13 @@ def runs_of_studies(given: Sequence[str], storage: str | None) -> "pd.DataFrame"
         StorageError: the storage cannot be opened.
     """
     from archopt.campaign.cells_table import cells_frame
-    from archopt.campaign.storage import load_studies
+    from archopt.campaign.storage import load_studies, storage_faults
 
     url = storage_of_studies(storage)
     sizes = [_sizes(text) for text in given]
-    studies = load_studies(url, [name for name, _, _ in sizes])
-    return cells_frame(studies, n_samples=[n for _, n, _ in sizes], d_models=[width for _, _, width in sizes])
+    with storage_faults("while the studies were read"):
+        studies = load_studies(url, [name for name, _, _ in sizes])
+        return cells_frame(studies, n_samples=[n for _, n, _ in sizes], d_models=[width for _, _, width in sizes])
 
 
 def storage_of_studies(storage: str | None) -> str:

@@ -160,6 +160,7 @@ def _one_cell(
     from archopt.campaign import search
     from archopt.errors import CampaignFailed
     from archopt.report.files import json_ready
+    from archopt.report.numbers import printable
     from archopt.report.text import print_summary
 
     found = search(data, d_model, n_samples=n_samples, quiet=quiet, **options)
@@ -171,7 +172,8 @@ def _one_cell(
     if not_written is not None:
         raise CampaignFailed(not_written)  # after the answer: it is known, whatever the disk says
     if not as_json:
-        typer.echo(f"Written to {found.details['search']['folder']}: report.html, recommendation.json, trials.csv")
+        folder = printable(found.details["search"]["folder"])
+        typer.echo(f"Written to {folder}: report.html, figures, recommendation.json, trials.csv")
     return 130 if found.details["search"]["interrupted"] else 0
 
 
@@ -188,6 +190,7 @@ def _grid(
     from archopt.errors import CampaignFailed
     from archopt.report.files import json_ready
     from archopt.report.grid_text import print_grid_summary
+    from archopt.report.numbers import printable
 
     found = search_grid(data, d_models, n_samples, quiet=quiet, **options)
     plain = found.to_dict()
@@ -200,7 +203,7 @@ def _grid(
         raise CampaignFailed(not_written)
     if not as_json:
         typer.echo(
-            f"Written to {found.folder}: law.json, cells.csv, and for each cell report.html, recommendation.json, "
-            "trials.csv"
+            f"Written to {printable(found.folder)}: report.html, figures, law.json, cells.csv, and for each cell "
+            "report.html, recommendation.json, trials.csv"
         )
     return 130 if found.interrupted else 0

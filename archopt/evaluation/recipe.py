@@ -19,12 +19,12 @@ MAX_STATE_BYTES = 4 * 10**9
 _BYTES_PER_PARAMETER = 16
 _RUNG_SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
 
-_TABLE_STEPS, _TABLE_BATCH = 300, 64
+_TABLE_STEPS, TABLE_BATCH = 300, 64
 # A quarter of the rows as a step's context: fewer cost less and regularise (digits, n = 1,078: 256 rows reach a lower
 # log-loss than 512 in a third of the time), but learn too wide a kernel for the many rows a score attends over
 # (Friedman-1, n = 5,000: rmse 0.222 sd with 256, 0.210 with 1,024, noise 0.200).
-_TABLE_CONTEXT_MIN, _TABLE_CONTEXT_MAX = 256, 1024
-_TEXT_STEPS, _TEXT_BATCH, _TEXT_CONTEXT, _TEXT_LAYERS = 400, 8, 64, 2
+_TABLE_CONTEXT_MIN, TABLE_CONTEXT_MAX = 256, 1024
+_TEXT_STEPS, TEXT_BATCH, TEXT_CONTEXT, _TEXT_LAYERS = 400, 8, 64, 2
 _MAX_SCORED_ROWS, _MAX_SCORED_BYTES = 1_000, 2**14  # five scores cost less than the training between them
 
 # A table is passed over many times. With 1.0 digits keep their log-loss over a factor of 30 in the learning rate
@@ -91,9 +91,9 @@ def default_recipe(
         metric=metric,
         n_steps=n_steps,
         rungs=tuple(sorted({max(1, round(share * n_steps)) for share in _RUNG_SHARES})),
-        batch_size=_TEXT_BATCH if text else _TABLE_BATCH,
-        context_rows=min(_TABLE_CONTEXT_MAX, max(_TABLE_CONTEXT_MIN, dataset.n_samples // 4)),
-        context_length=_TEXT_CONTEXT,
+        batch_size=TEXT_BATCH if text else TABLE_BATCH,
+        context_rows=min(TABLE_CONTEXT_MAX, max(_TABLE_CONTEXT_MIN, dataset.n_samples // 4)),
+        context_length=TEXT_CONTEXT,
         n_layers=_TEXT_LAYERS,
         warmup_steps=n_steps // 20 if warmup is None else round(warmup * n_steps),
         weight_decay=weight_decay,
@@ -110,7 +110,7 @@ def _refuse_too_wide(dataset: Dataset, d_model: int) -> None:
     def state_bytes(width: int) -> int:
         one_head = HeadAllocation(1, width)  # H adds at most 2 H numbers
         if dataset.kind == "text":
-            n_parameters = decoder_parameters(one_head, n_layers=_TEXT_LAYERS, context_length=_TEXT_CONTEXT)
+            n_parameters = decoder_parameters(one_head, n_layers=_TEXT_LAYERS, context_length=TEXT_CONTEXT)
         else:
             n_parameters = nadaraya_watson_parameters(dataset.n_features, one_head)
         return _BYTES_PER_PARAMETER * n_parameters

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -58,17 +59,21 @@ class WorkerPool:
         recipe: how all trials are trained.
         n_workers: processes, started at once and in parallel.
         n_threads: of each worker; more than its share of the cores can slow fused attention a hundredfold.
+        gpus: as CUDA_VISIBLE_DEVICES names them: each worker sees one, in turn; empty: what this process sees.
 
     Raises:
         OptionError: n_workers or n_threads below 1.
         WorkerStartError: the system refuses to start a process.
     """
 
-    def __init__(self, dataset: Dataset, recipe: Recipe, *, n_workers: int, n_threads: int) -> None:
+    def __init__(
+        self, dataset: Dataset, recipe: Recipe, *, n_workers: int, n_threads: int, gpus: Sequence[str] = ()
+    ) -> None:
         for name, number in (("n_workers", n_workers), ("n_threads", n_threads)):
             if number < 1:
                 raise OptionError(f"{name} must be at least 1 but got {number}")
         self._setup = Setup(dataset, recipe, n_threads)
+        self._gpus = tuple(gpus)
         self._reports: SimpleQueue[tuple[_Worker, Event | Ready | None]] = SimpleQueue()
         self._places: list[_Worker | None] = [None] * n_workers
         self._n_killed_starts = 0
@@ -76,7 +81,7 @@ class WorkerPool:
         try:
             started = []
             for place in range(n_workers):
-                started.append(_Worker(n_threads))
+                started.append(self._new_worker(place))
                 self._places[place] = started[-1]
             for worker in started:  # only now: writing to the first would hold up the start of the second
                 worker.begin(self._setup, self._reports)
@@ -91,6 +96,11 @@ class WorkerPool:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def n_workers(self) -> int:
+        """How many trials can be in training at the same time."""
+        return len(self._places)
 
     @property
     def n_idle(self) -> int:
@@ -133,7 +143,7 @@ class WorkerPool:
         place = min(idle, key=lambda place: (worker := self._places[place]) is None or not worker.ready)
         worker = self._places[place]
         if worker is None:
-            worker = self._places[place] = _Worker(self._setup.n_threads)
+            worker = self._places[place] = self._new_worker(place)
             worker.begin(self._setup, self._reports)
         worker.job_id = job_id
         worker.send(Train(job_id, spec))
@@ -198,6 +208,9 @@ class WorkerPool:
         for worker in workers:
             worker.end()
 
+    def _new_worker(self, place: int) -> "_Worker":
+        return _Worker(self._setup.n_threads, self._gpus[place % len(self._gpus)] if self._gpus else None)
+
     def _training(self, job_id: int) -> "_Worker":
         for worker in self._places:
             if worker is not None and worker.job_id == job_id:
@@ -218,7 +231,7 @@ class WorkerPool:
 class _Worker:
     """One process, the thread that listens to it, and what it is doing."""
 
-    def __init__(self, n_threads: int) -> None:
+    def __init__(self, n_threads: int, gpu: str | None) -> None:
         self.job_id: int | None = None
         self.ready = False
         self.was_killed = False
@@ -230,7 +243,7 @@ class _Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
-                env=_environment(n_threads),
+                env=_environment(n_threads, gpu),
                 start_new_session=True,  # a Ctrl-C in the terminal reaches the controller only
             )
         except OSError as error:
@@ -278,10 +291,11 @@ class _Worker:
             reports.put((self, None))
 
 
-def _environment(n_threads: int) -> dict[str, str]:
-    """This process's environment, with the thread counts that libraries read when they load, and archopt in reach."""
+def _environment(n_threads: int, gpu: str | None) -> dict[str, str]:
+    """This process's environment, with what libraries read when they load, and archopt in reach."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(n_threads))
-    environment = {**os.environ, **threads}
+    devices = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
+    environment = {**os.environ, **threads, **devices}
     root = str(Path(__file__).resolve().parents[2])
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
     if root not in {str(Path(folder).resolve()) for folder in installed}:

@@ -44,6 +44,7 @@ ENOUGH_DEGREES = 5
 EDGE_WEIGHT = 0.1  # probability at an edge of the tried range from which an optimum counts as censored
 BOUNDING = 0.6  # of a likelihood, at an edge of the tried range, below which a cell says that the optimum is not beyond
 _LEAST_RANGE = 1e-9  # of a cell's losses, in units: less are equal
+_MOST_NOISE = 1e100  # in units: its square is a float
 _OWN_NOISE = 4.0  # degrees of freedom that the other cells' noise counts for beside a cell's own
 
 
@@ -140,7 +141,10 @@ def stack(cells: Sequence[Cell], noise_sd: float | None) -> Stack:
     for row, cell in enumerate(cells):
         size = len(cell.loss)
         x[row, :size], loss[row, :size] = cell.log2_head_dim, (cell.loss - cell.loss[0]) / unit
-        noise[row, :size] = variances[row] / cell.runs if cell.loss_sd is None else (cell.loss_sd / unit) ** 2
+        if cell.loss_sd is None:
+            noise[row, :size] = variances[row] / cell.runs
+        else:
+            noise[row, :size] = (np.minimum(cell.loss_sd, _MOST_NOISE * unit) / unit) ** 2
     x, loss = _padded(x), _padded(loss)
     ends = np.array([[cell.log2_head_dim[0], cell.log2_head_dim[-1]] for cell in cells])
     known = noise_sd is not None or any(cell.degrees > 0 or cell.loss_sd is not None for cell in cells)
@@ -257,7 +261,7 @@ def _padded(values: Array) -> Array:
 def _run_variances(cells: Sequence[Cell], noise_sd: float | None, unit: float) -> Array:
     """(C,) of one run, in squared units."""
     if noise_sd is not None:
-        return np.full(len(cells), (noise_sd / unit) ** 2)
+        return np.full(len(cells), min(noise_sd / unit, _MOST_NOISE) ** 2)
     own = np.array([float(((cell.residuals / unit) ** 2).sum()) / max(len(cell.residuals), 1) for cell in cells])
     degrees = np.array([float(cell.degrees) for cell in cells])
     if not degrees.any():

@@ -1,12 +1,14 @@
 """A file of runs to the columns that a fit reads, as the user says which is which."""
 
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from archopt.data.wording import listed, shown
 from archopt.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -16,28 +18,39 @@ _PARQUET = {".parquet", ".pq"}
 
 
 def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame":
-    """A CSV or Parquet file as it is.
+    """A CSV, gzip-compressed where it is called .gz, or a Parquet file as it is.
 
     Raises:
         DataError: it cannot be read as such.
     """
     import pandas as pd
 
-    shown = repr(str(path)[-120:])
+    name, suffix = repr(str(path)[-120:]), Path(path).suffix.lower()
     try:
-        if Path(path).suffix.lower() in _PARQUET:
-            return pd.read_parquet(path)
-        frame = pd.read_csv(path, skipinitialspace=True)
+        if suffix in _PARQUET:
+            return _read_parquet(path)
+        compression: Literal["gzip"] | None = "gzip" if suffix == ".gz" else None
+        frame = pd.read_csv(path, skipinitialspace=True, compression=compression)
         if len(frame.columns) == 1:  # Excel's way in much of Europe, or tabs
             separator = next((mark for mark in (";", "\t") if mark in str(frame.columns[0])), None)
             if separator is not None:
-                return pd.read_csv(path, sep=separator, skipinitialspace=True)
+                return pd.read_csv(path, sep=separator, skipinitialspace=True, compression=compression)
         return frame
     except OSError as error:
-        raise DataError(f"{shown} cannot be read ({error.strerror or error})") from None
-    except (ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
+    except (EOFError, LookupError, TypeError, ValueError, zlib.error) as error:  # pandas' of a file
         cause = " ".join(str(error).split())[:100]
-        raise DataError(f"{shown} is no table of runs ({cause}): give a CSV or Parquet file with a header") from None
+        raise DataError(f"{name} is no table of runs ({cause}): give a CSV or Parquet file with a header") from None
+
+
+def _read_parquet(path: str | os.PathLike[str]) -> "pd.DataFrame":
+    import pandas as pd
+    import pyarrow as pa
+
+    try:
+        return pd.read_parquet(path)
+    except pa.ArrowException as error:
+        raise ValueError(str(error)) from error
 
 
 def map_columns(frame: "pd.DataFrame", mapping: Mapping[str, str | None], direction: str | None) -> "pd.DataFrame":
@@ -62,20 +75,22 @@ def map_columns(frame: "pd.DataFrame", mapping: Mapping[str, str | None], direct
         if given in names:
             if given in renamed:
                 raise OptionError(
-                    f"column {given!r} is named for {renamed[given]} and for {role}: it can be one of them"
+                    f"column {shown(given)} is named for {renamed[given]} and for {role}: it can be one of them"
                 )
             renamed[given] = role
         elif role in ("n_samples", "d_model") and _number(given) is not None:
             frame[role] = _number(given)
         else:
-            raise OptionError(f"there is no column {given!r} for {role}; the columns are {', '.join(names)}")
+            raise OptionError(f"there is no column {shown(given)} for {role}; the columns are {listed(names)}")
     for role in renamed.values():
         if role in names and role not in renamed:
             frame = frame.drop(columns=role)  # another column was named for it
     frame = frame.rename(columns=renamed)
     metric = mapping.get("loss")
     if metric not in (None, "loss") and direction is None:
-        raise OptionError(f"is a low or a high {metric!r} better? Say direction minimize or maximize{_hint(frame)}")
+        raise OptionError(
+            f"is a low or a high {shown(metric)} better? Say direction minimize or maximize{_hint(frame)}"
+        )
     return frame
 
 

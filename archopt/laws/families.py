@@ -26,6 +26,7 @@ Array = npt.NDArray[np.float64]
 
 CORRELATED = 0.9  # of the pilots' heads (theory.md, section 5)
 _LOG2 = log(2.0)
+_MOST_DIM = 1e100  # of the data: the bound at more is beyond the floats
 _TABLE: Array = np.linspace(-4.0, 24.0, 561)  # log2 head_dim at which (6.5) is solved for B/sigma^2
 
 
@@ -124,7 +125,7 @@ def _linear(name: str, columns: dict[str, Array], fixed: Array | float = 0.0) ->
 
 def _bound(name: str, basis: Basis, n: Array, width: Array, rho: float) -> Curve:
     """(6.5) read from right to left: B/sigma^2 is explicit in d_k, and rises with it."""
-    d, beta = basis.intrinsic_dim, min(basis.smoothness, MAX_SMOOTHNESS)
+    d, beta = min(basis.intrinsic_dim, _MOST_DIM), min(basis.smoothness, MAX_SMOOTHNESS)
     t = _TABLE * _LOG2
     shared = np.log(rho * d / 2.0) + d / 2.0 * t if rho > 0.0 else np.full_like(t, -np.inf)
     own = np.log((1.0 - rho) * (d + 2.0) / 2.0) + (d / 2.0 + 1.0) * t - np.log(width)[:, None]  # (C, table)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from archopt.allocation import MAX_D_MODEL
+from archopt.data.wording import listed, shown
 from archopt.errors import DataError, OptionError
 from archopt.laws.cells import Cell
 
@@ -19,7 +21,8 @@ COLUMNS = ("n_samples", "d_model", "n_heads", "head_dim", "loss", "loss_sd", "se
 # of a campaign's cells.csv: how many trials a loss rests on, which its loss_sd knows
 COUNT_COLUMN = "n_trials"
 FEWEST_HEAD_DIMS = 2  # in a cell, for it to say anything
-MOST = 1e100  # of a loss: what is beyond stands for infinity
+# Beyond: what stands for infinity or cannot be squared; no width
+MOST = {"loss": 1e100, "loss_sd": 1e100, "d_model": MAX_D_MODEL}
 WIDEST = 8_192  # head_dim: far above any in use
 DIVERGED = 100.0  # times the distance from lower quartile to median: a run so far above the median tells of no head_dim
 _MOST_LISTED = 20
@@ -71,8 +74,8 @@ def read_runs(
         for name in named:
             fixed = COLUMNS if option == "best_over" else COLUMNS[:5]
             if name not in frame.columns or name in fixed:
-                allowed = _listed([each for each in frame.columns if each not in fixed], _MOST_LISTED) or "none"
-                raise OptionError(f"{option} names {name!r}, but the columns it can name are {allowed}")
+                allowed = listed([each for each in frame.columns if each not in fixed]) or "none"
+                raise OptionError(f"{option} names {shown(name)}, but the columns it can name are {allowed}")
     frame = frame.drop(columns=ignore)
     _refuse_missing(frame)
     groups = [name for name in frame.columns if name not in {*COLUMNS, COUNT_COLUMN, *best_over}]
@@ -102,14 +105,14 @@ def _refuse_missing(frame: "pd.DataFrame") -> None:
     if "n_heads" not in frame.columns and "head_dim" not in frame.columns:
         missing.append("n_heads or head_dim")
     if missing:
-        there = _listed(list(frame.columns), _MOST_LISTED) or "none"
+        there = listed(list(frame.columns)) or "none"
         raise DataError(
             f"there is no column {' and none '.join(missing)}; the columns are {there}: "
             "rename them, or say which is which"
         )
     twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
     if twice:
-        raise DataError(f"columns must have different names but {', '.join(twice)} is there twice")
+        raise DataError(f"columns must have different names but {listed(twice)} is there twice")
 
 
 def _tidy(frame: "pd.DataFrame", groups: list[str], best_over: list[str]) -> "tuple[pd.DataFrame, list[str]]":
@@ -119,14 +122,15 @@ def _tidy(frame: "pd.DataFrame", groups: list[str], best_over: list[str]) -> "tu
     row = np.arange(1, len(frame) + 1)
     numbers = {name: _numbers(frame[name]) for name in COLUMNS[:-1] if name in frame.columns}
     notes: list[str] = []
+    reasons: list[str] = []
     good = np.ones(len(frame), dtype=bool)
 
     def drop(bad: npt.NDArray[np.bool_], what: str) -> None:
         nonlocal good
         new = bad & good
         if new.any():
-            listed = _listed([str(number) for number in row[new]], _MOST_LISTED)
-            notes.append(f"dropped {_counted(int(new.sum()), 'row')} {what}: {listed}")
+            reasons.append(f"{_counted(int(new.sum()), 'row')} {what}")
+            notes.append(f"dropped {reasons[-1]}: {_listed([str(number) for number in row[new]], _MOST_LISTED)}")
         good &= ~bad
 
     for name, values in numbers.items():
@@ -135,25 +139,28 @@ def _tidy(frame: "pd.DataFrame", groups: list[str], best_over: list[str]) -> "tu
         elif name == "head_dim" and "n_heads" in numbers:
             continue
         else:
-            bad = ~(np.abs(values) <= MOST) if name == "loss" else ~np.isfinite(values)
-        drop(bad, f"whose {name} is missing or not a finite number" + (f" up to {MOST:g}" if name == "loss" else ""))
+            bad = ~(np.abs(values) <= MOST.get(name, np.finfo(np.float64).max))
+        limit = f" up to {MOST[name]:,.7g}" if name in MOST else ""
+        drop(bad, f"whose {name} is missing or not a finite number{limit}")
     width = numbers["d_model"]
     heads = numbers.get("n_heads", np.full(len(frame), np.nan))
     head_dim = numbers.get("head_dim", np.full(len(frame), np.nan))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         heads_ = np.where(np.isnan(heads), width / head_dim, heads)
         whole = (np.rint(heads_) == heads_) & (np.rint(width) == width) & (width >= 1) & (heads_ >= 1)
         apart = ~np.isnan(head_dim) & ~(np.abs(heads_ * head_dim - width) <= 1e-3 * width)
     drop(good & apart, "where n_heads x head_dim is not d_model")
     drop(good & ~whole, "where n_heads does not come out as a whole number of at least 1")
-    drop(good & (width % np.where(whole, heads_, 1.0) != 0), "where n_heads does not divide d_model")
     drop(good & (numbers["n_samples"] < 2), "whose n_samples is below 2")
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        drop(good & (width % np.where(whole, heads_, 1.0) != 0), "where n_heads does not divide d_model")
         drop(good & (width / heads_ > WIDEST), f"whose head_dim is above {WIDEST:,}, which is not looked at")
     if "loss_sd" in numbers:
         drop(good & (numbers["loss_sd"] < 0), "whose loss_sd is below 0")
     if not good.any():
-        raise DataError(f"none of the {len(frame):,} rows can be used: {'; '.join(notes) or 'the table is empty'}")
+        raise DataError(
+            f"none of the {len(frame):,} rows can be used: {'; '.join(reasons[:3]) or 'the table is empty'}"
+        )
     kept = frame.loc[good, [*groups, *best_over, *(["seed"] if "seed" in frame.columns else [])]].reset_index(drop=True)
     for name in ("n_samples", "loss", "loss_sd"):
         if name in numbers:

@@ -1,5 +1,6 @@
 """`ScalingLaw`: what fitted laws say, kept with where it comes from, and what it predicts."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -175,7 +176,8 @@ class ScalingLaw:
         target = Path(path)
         partial = target.with_name(f".{target.name}.partial")
         try:
-            partial.write_text(json.dumps(self.to_dict(), default=str, allow_nan=False) + "\n", encoding="utf-8")
+            plain = json.loads(json.dumps(self.to_dict(), default=str, allow_nan=False))
+            partial.write_text(json.dumps({**plain, "digest": _digest(plain)}) + "\n", encoding="utf-8")
             partial.replace(target)
         except OSError as error:
             with suppress(OSError):
@@ -187,33 +189,28 @@ class ScalingLaw:
         """Read what `save` wrote.
 
         Raises:
-            DataError: there is no such file, or it holds something else or a later schema.
+            DataError: there is no such file, it holds something else or another schema, or was changed since.
         """
         shown = repr(str(path)[-120:])
         try:
             read = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise DataError(f"the law {shown} cannot be read ({error.strerror})") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise DataError(f"{shown} holds no JSON: give a file that `archopt fit --out` wrote") from None
         schema = read.get("schema") if isinstance(read, dict) else None
         if schema != SCHEMA:
             raise DataError(
                 f"{shown} has schema {str(schema)[:40]!r} but a law has {SCHEMA!r}: fit it with this version"
             )
-        try:
-            return cls._from(read)
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{shown} is a damaged law ({type(error).__name__}: {str(error)[:60]}): fit it again"
-            ) from None
+        if read.pop("digest", None) != _digest(read):  # a number that was changed would be believed
+            raise DataError(f"{shown} is not as `archopt fit --out` wrote it: fit it again")
+        return cls._from(read)
 
     @classmethod
     def _from(cls, read: Mapping[str, Any]) -> "ScalingLaw":
         fits = []
         for item in read["fits"]:
-            if item["name"] not in DESCRIPTIONS:
-                raise ValueError(f"no law is called {item['name']!r}")
             lists = {key: tuple(item[key]) for key in ("parameters", "estimate", "low", "high")}
             draws = np.array(item["draws"], dtype=np.float64).reshape(-1, len(lists["parameters"]) + 1)
             refits = None if item["bootstrap"] is None else tuple((low, high) for low, high in item["bootstrap"])
@@ -251,7 +248,8 @@ class ScalingLaw:
         if not inside:
             raise OptionError(
                 "no law could be fitted, and no cell has its best head_dim inside what was tried "
-                f"({', '.join(_one_sided(cell) for cell in self.cells[:3])}): try heads beyond that"
+                f"({', '.join(_one_sided(cell) for cell in self.cells[:3])}): try heads beyond that; "
+                "wider ones than D take a larger D"
             )
         same = [cell for cell in inside if cell.d_model == width and abs(cell.n_samples / n - 1.0) < 0.01]
         used = same or inside
@@ -282,3 +280,8 @@ class ScalingLaw:
 def _one_sided(cell: CellSummary) -> str:
     end = {"below": f"{cell.tried[0]} or less", "above": f"{cell.tried[1]} or more"}.get(cell.censored, "anything")
     return f"{end} at {place(cell.n_samples, cell.d_model, ())}"
+
+
+def _digest(law: Mapping[str, Any]) -> str:
+    """sha256 (hex) of a law as JSON reads it."""
+    return hashlib.sha256(json.dumps(law, sort_keys=True).encode()).hexdigest()

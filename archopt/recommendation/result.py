@@ -62,6 +62,7 @@ class Recommendation:
         expected_regret: how much worse than the best configuration ``params`` are expected to be.
         reason: in plain language.
         caveats: what it rests on and what was not checked.
+        direction: "minimize" or "maximize", as the study has it.
         details: what the search adds (theory, comparison, data, settings, versions); empty for other studies.
     """
 

@@ -2,12 +2,14 @@
 
 from archopt.search_space.candidates import MAX_CANDIDATES, Candidate, SearchSpace, search_space_of
 from archopt.search_space.history import StudyHistory, read_history, read_records
+from archopt.search_space.notes import reading_note
 from archopt.search_space.parameter_text import read_parameter
 from archopt.search_space.parameters import (
     DECORRELATION,
     HEAD_PARAMETER_KEY,
     LEARNING_RATE,
     N_HEADS,
+    OPTIMUM_KEY,
     WARMUP,
     WEIGHT_DECAY,
     WEIGHTING,
@@ -24,6 +26,7 @@ from archopt.search_space.parameters import (
 from archopt.search_space.records import (
     ATTRIBUTES,
     INTERRUPTED,
+    KILLED,
     DiversityReport,
     TrialRecord,
     diversity_row,
@@ -40,9 +43,11 @@ __all__ = [
     "DECORRELATION",
     "HEAD_PARAMETER_KEY",
     "INTERRUPTED",
+    "KILLED",
     "LEARNING_RATE",
     "MAX_CANDIDATES",
     "N_HEADS",
+    "OPTIMUM_KEY",
     "WARMUP",
     "WEIGHTING",
     "WEIGHT_DECAY",
@@ -59,6 +64,7 @@ __all__ = [
     "read_parameter",
     "read_record",
     "read_records",
+    "reading_note",
     "recent_trials",
     "recognise_head_parameter",
     "record_diversity",

@@ -49,9 +49,12 @@ class StudyHistory:
         self._common: set[str] | None = None
 
     def update(self, trials: "Sequence[FrozenTrial]") -> None:
-        """Read what is new among all trials of the study, which stand by number."""
+        """Read what is new among all trials of the study, which stand by number.
+
+        They may be some seconds old, and lack what another process has begun since: what is known of it stays.
+        """
         with self._lock:
-            still_open = []
+            still_open = [old for old in self._open if old.number >= len(trials)]
             for trial in [
                 *(trials[old.number] for old in self._open if old.number < len(trials)),
                 *trials[self._n_read :],

@@ -1,5 +1,6 @@
 """Which Optuna parameter holds the heads, how it is read, and which configurations are the same thing."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -7,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from archopt.allocation import HeadAllocation, feasible_allocations
 from archopt.errors import AllocationError, OptionError
+from archopt.search_space.notes import reading_note
 
 if TYPE_CHECKING:
     import optuna
@@ -75,7 +77,7 @@ class HeadParameter:
                 return None
             pair = (number, width // number) if self.kind == "n_heads" else (width // number, number)
             return HeadAllocation(*pair)
-        except (AllocationError, TypeError, ValueError):
+        except (AllocationError, OverflowError, TypeError, ValueError):
             return None
 
     def name_at(self, d_model: object) -> str:
@@ -138,7 +140,8 @@ def recognise_head_parameter(
 def recorded_head_parameter(study: "optuna.Study") -> HeadParameter | None:
     """What the study's sampler recorded; read from the storage until there is something to read."""
     stored = _recorded(study, HEAD_PARAMETER_KEY)
-    return None if stored is None else HeadParameter.from_dict(stored)
+    with reading_note(study, HEAD_PARAMETER_KEY):
+        return None if stored is None else HeadParameter.from_dict(stored)
 
 
 def record_head_parameter(study: "optuna.Study", head: HeadParameter) -> None:
@@ -149,7 +152,13 @@ def record_head_parameter(study: "optuna.Study", head: HeadParameter) -> None:
 def recorded_optimum(study: "optuna.Study") -> tuple[float, float] | None:
     """Where the study's sampler expected the best log2 head_dim, and its standard deviation in octaves."""
     stored = _recorded(study, OPTIMUM_KEY)
-    return None if stored is None else (float(stored[0]), float(stored[1]))
+    if stored is None:
+        return None
+    with reading_note(study, OPTIMUM_KEY):
+        log2_head_dim, sd_octaves = map(float, stored)
+        if not (math.isfinite(log2_head_dim) and 0.0 < sd_octaves < math.inf):
+            raise ValueError
+    return log2_head_dim, sd_octaves
 
 
 def record_optimum(study: "optuna.Study", log2_head_dim: float, sd_octaves: float) -> None:

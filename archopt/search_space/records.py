@@ -37,6 +37,7 @@ _LAST_READ = threading.local()
 
 ATTRIBUTES = Attributes()
 INTERRUPTED = "interrupted"  # the fault of a trial that says nothing about its configuration
+KILLED = "killed"  # of one whose training process died: as the former it waits to be run again
 
 State = Literal["complete", "pruned", "failed", "running"]
 
@@ -209,7 +210,7 @@ def diversity_row(step: int, hdi: float, output_correlation: float | None) -> li
 def report_diversity(
     trial: "optuna.Trial", step: int, value: float, hdi: float, *, output_correlation: float | None = None
 ) -> None:
-    """``trial.report(value, step)`` and `record_diversity` in one call.
+    """``trial.report(value, step)`` and `record_diversity` in one call; its arguments are as for `record_diversity`.
 
     Raises:
         OptionError: as `record_diversity`, or the study has several objectives (Optuna has no reports there).

@@ -5,6 +5,7 @@ of two that claim the same, at least one sees both, and the lower trial number k
 parameters may yet claim, so that a trial waits for those with lower numbers.
 """
 
+import math
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from archopt.search_space.history import read_records
 from archopt.search_space.parameters import HeadParameter, canonical_params, recorded_head_parameter
-from archopt.search_space.records import ATTRIBUTES, INTERRUPTED, params_key
+from archopt.search_space.records import ATTRIBUTES, INTERRUPTED, KILLED, params_key
 
 if TYPE_CHECKING:
     import optuna
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 CLAIM_SECONDS = 5.0  # a trial that has run for longer without a claim does not make one: nobody waits for it
 _POLL_SECONDS = 0.02
+_ZONE_SECONDS = 900.0  # time zones lie multiples of it apart
 
 
 def replicate(trial: "optuna.Trial") -> int:
@@ -28,7 +30,7 @@ def replicate(trial: "optuna.Trial") -> int:
 
     Replicate r then means the same for every configuration, and no two trials of one are the same run, in however many
     processes. Call it after the last ``suggest``. The number is kept with the trial, and the surrogate models what
-    equal replicates have in common. A trial that was interrupted gives its number back.
+    equal replicates have in common. A trial that was interrupted, or killed, gives its number back.
     """
     head = recorded_head_parameter(trial.study) or HeadParameter()
     mine = _configuration(trial.params, head)
@@ -48,7 +50,7 @@ def replicate(trial: "optuna.Trial") -> int:
             other.number: other.user_attrs[ATTRIBUTES.replicate]
             for other in others
             if ATTRIBUTES.replicate in other.user_attrs
-            and other.user_attrs.get(ATTRIBUTES.fault) != INTERRUPTED
+            and other.user_attrs.get(ATTRIBUTES.fault) not in (INTERRUPTED, KILLED)
             and other.number not in lost
             and (ended.get(other.number) or _planned(other, head)) == mine
         }
@@ -61,8 +63,9 @@ def replicate(trial: "optuna.Trial") -> int:
 def _may_yet_claim(other: "FrozenTrial") -> bool:
     if other.state.name != "RUNNING" or ATTRIBUTES.replicate in other.user_attrs or other.datetime_start is None:
         return False
-    # naive local time, as Optuna writes it: between time zones nobody waits
-    return abs((datetime.now() - other.datetime_start).total_seconds()) < CLAIM_SECONDS
+    # naive local time, as Optuna writes it: that of another machine may be of another time zone
+    seconds = (datetime.now() - other.datetime_start).total_seconds()
+    return abs(math.remainder(seconds, _ZONE_SECONDS)) < CLAIM_SECONDS
 
 
 def _planned(other: "FrozenTrial", head: HeadParameter) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from archopt.allocation import HeadAllocation
 from archopt.final_values import FinalValues
-from archopt.search_space import SearchSpace, StudyHistory, TrialRecord
+from archopt.search_space import KILLED, SearchSpace, StudyHistory, TrialRecord
 from archopt.surrogate import Observations
 
 VALUE, PRUNED, FAILED, SILENT = range(4)  # what a trial says: its value, its curve, that it failed, nothing
@@ -106,7 +106,7 @@ class Columns:
             self._pruned[record.number] = record
         if record.allocation is not None and fault == "infeasible":
             self._barred.add(record.allocation)
-        if record.allocation is not None and fault == "killed":
+        if record.allocation is not None and fault == KILLED:
             self._kills[record.allocation] += 1
         position = space.position(record)
         return (

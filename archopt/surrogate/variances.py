@@ -13,6 +13,7 @@ Array = npt.NDArray[np.float64]
 VARIANCE_PRIOR_SD = 1.2  # of every log variance
 LOWEST, HIGHEST = 1e-6, 30.0
 MAX_ITERATIONS = 60
+_MOST_NOISE = 1e100  # in spreads: its square is a float
 
 
 def prior_medians(n_factors: int) -> Variances:
@@ -45,7 +46,7 @@ def fit_variances(
     bounds = [(np.log(LOWEST), np.log(HIGHEST))] * len(medians)
     if noise_sd is not None:
         shares = medians[n_expected:] / medians[n_expected:].sum()
-        known = np.log(shares * (noise_sd / scale.spread) ** 2 + JITTER)
+        known = np.log(shares * min(noise_sd / scale.spread, _MOST_NOISE) ** 2 + JITTER)
         bounds[n_expected:] = [(value, value) for value in known]
     start = np.clip(np.log(medians), *np.array(bounds).T)
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_ITERATIONS})

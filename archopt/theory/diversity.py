@@ -143,6 +143,9 @@ def random_excess_sd(*, d_model: int, n_heads: int, head_dim: int) -> float:
     by Schur's lemma Var tr(P_h P_g) = 2 (d_k (D - d_k) / D)^2 / ((D-1)(D+2)). Given P_h, the overlaps with P_g and P_f
     are independent with the same mean, so pairs are uncorrelated and their variances add.
 
+    Args:
+        d_model, n_heads, head_dim: D, H and d_k.
+
     Returns:
         Dimensionless; NaN for a single head, 0 where d_k = D.
 

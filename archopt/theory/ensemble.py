@@ -34,7 +34,14 @@ from archopt.theory.nadaraya_watson import smoother_array
 
 @dataclass(frozen=True)
 class IntegratedMSE:
-    """The terms of (3.1) averaged over the query points, in squared units of the target; ``mse`` is their sum."""
+    """The terms of (3.1) averaged over the query points, in squared units of the target.
+
+    Attributes:
+        bias_squared: of the weighted mean of the heads.
+        variance: the heads' own, each with the square of its weight.
+        covariance: between heads.
+        mse: the sum of the three.
+    """
 
     bias_squared: float
     variance: float
@@ -44,7 +51,11 @@ class IntegratedMSE:
 
 @dataclass(frozen=True, eq=False)
 class EnsembleMSE:
-    """The terms of (3.1) at each query point: arrays of shape (m,), in squared units of the target."""
+    """The terms of (3.1) at each query point: arrays of shape (m,), in squared units of the target.
+
+    Attributes:
+        bias_squared, variance, covariance: as `IntegratedMSE` has them.
+    """
 
     bias_squared: Array
     variance: Array
@@ -64,7 +75,7 @@ class EnsembleMSE:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value estimated from draws, and its standard error over draws."""
+    """A value estimated from draws, and its ``standard_error`` over draws."""
 
     value: float
     standard_error: float
@@ -74,7 +85,8 @@ class Estimate:
 class EstimatedMSE:
     """The integrated terms of (3.1) estimated from draws; ``pointwise`` holds them per query point.
 
-    Debiased: ``bias_squared`` may be negative by chance.
+    ``mse`` is the sum of ``bias_squared``, ``variance`` and ``covariance``. Debiased: ``bias_squared`` may be negative
+    by chance.
     """
 
     bias_squared: Estimate

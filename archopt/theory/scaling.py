@@ -35,9 +35,10 @@ MAX_SMOOTHNESS = 2.0  # a positive kernel gains nothing from more than two deriv
 class FamilyDefault:
     """The log-law's constant for one kind of task, before any trial.
 
-    ``constant`` is the geometric mean of ``constant_range`` and holds at ``intrinsic_dim``; ``sd_octaves`` is the
-    standard deviation of log2(d_k*) about the law; ``reason`` says where the figures come from. ``bias_to_noise`` is
-    the B / sigma^2 to take where data give none, and ``bias_to_noise_reason`` says why.
+    ``constant`` is the geometric mean of ``constant_range`` and holds at ``intrinsic_dim``, which is usually within
+    ``intrinsic_dim_range``; ``sd_octaves`` is the standard deviation of log2(d_k*) about the law; ``reason`` says where
+    the figures come from. ``bias_to_noise`` is the B / sigma^2 to take where data give none, and
+    ``bias_to_noise_reason`` says why.
     """
 
     constant: float
@@ -103,8 +104,8 @@ class TheoryAllocation:
     """What a law asks for at width ``d_model``.
 
     ``head_dim`` is the law's d_k kept within [1, D] (a head has at least one dimension, and H = D / d_k >= 1);
-    ``unclipped_head_dim`` is the value before, infinite above 1e308. ``smoothness`` is the one used, at most 2.
-    ``notes`` has one line for every capping or clipping that took place.
+    ``unclipped_head_dim`` is the value before, infinite above 1e308. ``smoothness`` is the one used, at most 2;
+    ``constant`` is c of the laws that have one. ``notes`` has one line for every capping or clipping that took place.
     """
 
     d_model: int

@@ -12,10 +12,10 @@ import optuna
 import pytest
 
 from archopt.allocation import HeadAllocation
-from archopt.campaign.ask import ask
+from archopt.campaign.ask import ASKED_KEY, ask
 from archopt.campaign.storage import SETTINGS_KEY
 from archopt.campaign.tell import News, tell
-from archopt.errors import AllocationError, OptionError
+from archopt.errors import AllocationError, OptionError, StorageError
 
 N_PROCESSES, N_EACH = 4, 2
 
@@ -88,6 +88,15 @@ def test_a_mistake_makes_no_file(tmp_path: Path, url: str) -> None:
     with pytest.raises(OptionError, match="gone when ask ends"):
         ask("sqlite://", "mine", d_model=24)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("recorded", [3, "x", [], {}, {"param": [], "d_model": "x"}, {"param": [], "width": 8}])
+def test_what_another_version_asked_for_says_so(url: str, recorded: object) -> None:
+    study = optuna.create_study(study_name="mine", storage=url)
+    study.set_user_attr(ASKED_KEY, recorded)
+    for options in ({}, {"d_model": 24}):
+        with pytest.raises(StorageError, match=r"study 'mine' was begun by another version .*'archopt:asked'"):
+            ask(url, "mine", **options)
 
 
 def test_studies_that_others_run_are_refused(url: str) -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import fields
 from pathlib import Path
@@ -18,9 +19,16 @@ import pytest
 
 import archopt
 from archopt.campaign import SearchOptions, Settings, load_campaign_cells
+from archopt.campaign.grid_cells import plan_grid
+from archopt.campaign.grid_opening import open_grid
+from archopt.campaign.joining import recorded_campaign
+from archopt.campaign.reporting import report
+from archopt.campaign.stopping import count_trials
+from archopt.campaign.storage import open_storage
 from archopt.cli import run
 from archopt.data import load_dataset
 from archopt.errors import AllocationError, CampaignFailed, OptionError, StorageError
+from archopt.report.progress import SearchProgress
 from archopt.search_space import recorded_optimum
 from archopt.study_model import closed_form_prior
 from archopt.surrogate import OptimumPrior
@@ -115,6 +123,8 @@ def test_files(campaign: tuple[Path, archopt.GridResult]) -> None:
         "study.db",
         "cells.csv",
         "law.json",
+        "figures",
+        "report.html",
         *(f"n{n}-d{d}" for n, d in CELLS),
     }
     files = {"recommendation.json", "report.html", "rungs.csv", "trials.csv"}
@@ -131,6 +141,28 @@ def test_files(campaign: tuple[Path, archopt.GridResult]) -> None:
     frame, family = load_campaign_cells(f"sqlite:///{out / 'study.db'}", "prices")
     pd.testing.assert_frame_equal(frame, found.frame)
     assert family == "table"
+
+
+def test_the_storage_alone_gives_the_campaign_s_report(
+    campaign: tuple[Path, archopt.GridResult], tmp_path: Path
+) -> None:
+    out, found = campaign
+    written = report("prices", storage=f"sqlite:///{out / 'study.db'}", out=tmp_path, pictures=False)
+    assert [path.relative_to(tmp_path).as_posix() for path in written.files] == [
+        "report.html",
+        *(f"n{n}-d{d}/report.html" for n, d in CELLS),
+    ]
+    page = written.files[0].read_text()
+    for cell in found.cells[: len(CELLS)]:
+        assert cell.recommendation is not None
+        split = cell.recommendation.allocation
+        assert f"{split.n_heads} x {split.head_dim}" in page
+    assert "Left out D = 7 at n = 30, 60, 5,000" in page
+    answers = [cell["recommendation"]["allocation"] for cell in written.answer["cells"]]
+    assert answers == [cell["recommendation"]["allocation"] for cell in found.to_dict()["cells"][: len(CELLS)]]
+    assert written.answer["frame"] == found.to_dict()["frame"]
+    for n, d in CELLS:  # a cell by itself, too, with what the others had told it
+        assert (tmp_path / f"n{n}-d{d}" / "report.html").read_text() == (out / f"n{n}-d{d}" / "report.html").read_text()
 
 
 def test_the_campaign_s_law_is_fitted_printed_and_can_be_used(
@@ -265,6 +297,46 @@ def _finished(out: Path, n: int) -> bool:
     except Exception:
         return False  # the tables are being made
     return states.count(optuna.trial.TrialState.COMPLETE) >= n
+
+
+def test_who_joins_finds_the_sizes_of_the_last_run_not_of_an_earlier_one(table: Path, tmp_path: Path) -> None:
+    options = {name: value for name, value in OPTIONS.items() if name != "quiet"}
+    for widths in ([8], [12, 16]):
+        plan = plan_grid(str(table), widths, [30], {**options, "out": str(tmp_path)})
+        runs = open_grid(plan, SearchProgress(quiet=True), time.monotonic())
+        storage = runs[0].storage
+        assert recorded_campaign(storage, "prices", storage.url)["d_models"] == widths
+        assert recorded_campaign(storage, "prices-n30-d8", storage.url)["d_models"] == widths
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+@pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed to be used with")
+def test_what_another_machine_trains_holds_up_no_turn_and_is_waited_for_at_the_end(table: Path, tmp_path: Path) -> None:
+    options = {**OPTIONS, "n_trials": 8, "out": str(tmp_path)}
+    plan = plan_grid(str(table), [8, 12], [30], {name: value for name, value in options.items() if name != "quiet"})
+    runs = open_grid(plan, SearchProgress(quiet=True), time.monotonic())
+    url, elsewhere = runs[0].storage.url, runs[0].study.ask(dict(runs[0].cell.distributions))
+    names = [each.study.study_name for each in runs]
+
+    def end_it_when_all_others_have_ended() -> None:
+        storage = open_storage(url, locks=True)
+        studies = [optuna.load_study(study_name=name, storage=storage) for name in names]
+        while sum(count_trials(study).n_ended for study in studies) < 7:
+            storage.record_heartbeat(elsewhere._trial_id)
+            time.sleep(0.2)
+        studies[0].tell(elsewhere.number, 500.0)
+        storage.remove_session()
+        storage.engine.dispose()
+
+    other = threading.Thread(target=end_it_when_all_others_have_ended, daemon=True)
+    other.start()
+    found = archopt.search_grid(table, [8, 12], [30], **options)
+    other.join()
+    runs[0].storage.remove_session()
+    runs[0].storage.engine.dispose()
+    assert found.search["stopped_because"] == "the budget of 8 trials is spent"
+    assert [cell.n_trials for cell in found.cells] == [4, 4]
 
 
 def test_a_time_limit_is_the_whole_campaign_s(table: Path, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ import optuna
 import pytest
 
 import archopt
+from archopt.campaign import stale
+from archopt.campaign.reporting import report
 from archopt.campaign.storage import STOPPED_KEY
 from archopt.cli import run
 from archopt.errors import CampaignFailed, OptionError, StorageError
@@ -65,6 +67,15 @@ def test_result_files_resume_and_reproducibility(table: Path, tmp_path: Path) ->
     with open(tmp_path / "a" / "trials.csv", encoding="utf-8") as stream:
         assert len(list(csv.DictReader(stream))) == 10
     assert (tmp_path / "a" / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "a" / "figures" / "loss-head-dim.png").stat().st_size > 10_000
+
+    # the storage alone gives the same report: everything but where it lies
+    url = f"sqlite:///{tmp_path / 'a' / 'study.db'}"
+    written = report("prices-d8", storage=url, out=tmp_path / "elsewhere", pictures=False)
+    assert {**written.answer, "search": None} == {**stored, "search": None}
+    del stored["search"]["folder"]
+    assert written.answer["search"] == stored["search"]
+    assert written.files[0].read_text() == (tmp_path / "a" / "report.html").read_text()
 
     # the same call again: nothing is trained, the same answer comes back
     again = _search(table, tmp_path / "a")
@@ -252,7 +263,9 @@ def test_an_interrupt_keeps_what_finished_and_prints_what_is_known(
     assert all(trial.params in queued for trial in cut)
 
 
-def test_kill_9_loses_no_finished_trial_and_the_same_command_goes_on(table: Path, tmp_path: Path) -> None:
+def test_kill_9_loses_no_finished_trial_and_the_same_command_goes_on(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process = subprocess.Popen(
         _command(table, tmp_path, "--trials", "500", "--quiet"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -260,8 +273,13 @@ def test_kill_9_loses_no_finished_trial_and_the_same_command_goes_on(table: Path
     process.kill()
     process.wait()
     before = {t.number: t.values for t in _trials(tmp_path) if t.state == optuna.trial.TrialState.COMPLETE}
+    monkeypatch.setattr(
+        stale, "HEARTBEAT_SECONDS", 1
+    )  # what was in training is waited for until it is known to be dead
+    monkeypatch.setattr(stale, "GRACE_SECONDS", 4)
     found = _search(table, tmp_path, n_trials=len(before) + 2)
     after = {t.number: t.values for t in _trials(tmp_path) if t.state == optuna.trial.TrialState.COMPLETE}
+    assert optuna.trial.TrialState.RUNNING not in {t.state for t in _trials(tmp_path)}
     assert {number: after[number] for number in before} == before
     assert found.details["search"]["complete"] >= len(before)
 

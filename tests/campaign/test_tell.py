@@ -9,8 +9,8 @@ import pytest
 
 from archopt.campaign.ask import ask
 from archopt.campaign.tell import News, tell
-from archopt.errors import OptionError
-from archopt.search_space import ATTRIBUTES, HeadParameter, read_records
+from archopt.errors import OptionError, StorageError
+from archopt.search_space import ATTRIBUTES, HEAD_PARAMETER_KEY, OPTIMUM_KEY, HeadParameter, read_records
 
 STEPS = (10, 20, 30, 40)
 
@@ -35,6 +35,14 @@ def test_a_value_reports_and_diversity_are_kept(url: str) -> None:
     trial = _trial(url)
     assert (trial.state.name, trial.value, trial.intermediate_values) == ("COMPLETE", 0.31, {10: 0.9, 20: 0.8})
     assert trial.user_attrs[ATTRIBUTES.diversity] == [[10, 0.4, None]]
+
+
+@pytest.mark.parametrize("key", [HEAD_PARAMETER_KEY, OPTIMUM_KEY])
+def test_nothing_is_kept_where_another_version_left_notes(url: str, key: str) -> None:
+    optuna.load_study(study_name="mine", storage=url).set_user_attr(key, [])
+    with pytest.raises(StorageError, match=f"begun by another version .*'{key}'"):
+        tell(url, "mine", 0, News(reports={10: 0.9}))
+    assert _trial(url).intermediate_values == {}
 
 
 @pytest.mark.parametrize(

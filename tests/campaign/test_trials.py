@@ -7,17 +7,18 @@ import pytest
 from rich.console import Console
 
 from archopt.campaign.budget import Budget, SpentTime
+from archopt.campaign.running import TRACEBACK_KEY, RunningTrial
 from archopt.campaign.stopping import Certainty, count_trials
-from archopt.campaign.trials import TRACEBACK_KEY, TrialLoop, _Running
+from archopt.campaign.trials import TrialLoop
 from archopt.evaluation import TrialOutcome
 from archopt.evaluation.workers import Failed, Finished
 from archopt.pruners import HDIPruner
 from archopt.report.progress import SearchProgress
-from archopt.search_space import ATTRIBUTES
+from archopt.search_space import ATTRIBUTES, HeadParameter, replicate
 
 
-def _running(trial: optuna.Trial) -> _Running:
-    return _Running(trial, trial._cached_frozen_trial, begun=0.0)
+def _running(trial: optuna.Trial) -> RunningTrial:
+    return RunningTrial(trial, trial._cached_frozen_trial, begun=0.0)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def _loop(study: optuna.Study, progress: SearchProgress) -> TrialLoop:
         storage=None,
         pool=None,
         distributions={},
-        head=None,
+        head=HeadParameter(d_model=8),
         n_steps=10,
         budget=Budget(10, None, 1, None, 3, 1),
         spent=SpentTime(study, 0.0, 0.0),
@@ -84,3 +85,19 @@ def test_an_unexpected_error_keeps_its_traceback_and_a_stale_trial_is_let_go() -
     loop._on_event(Failed(1, "the worker process was killed", "killed"))
     assert loop._running == {}
     assert count_trials(study).n_failed == 1
+
+
+def test_parameters_that_kill_what_trains_them_three_times_are_infeasible() -> None:
+    study = optuna.create_study()
+    loop = _loop(study, SearchProgress(quiet=True))
+    space = {"n_heads": optuna.distributions.CategoricalDistribution([1, 2, 4])}
+    for number in range(3):
+        trial = study.ask(space)
+        replicate(trial)
+        loop._running[number] = _running(trial)
+        loop._on_event(Failed(number, "the worker process was killed by SIGKILL", "killed"))
+    trials = study.trials
+    assert [trial.state.name for trial in trials] == ["FAIL"] * 3  # and none is queued any more
+    assert len({str(trial.params) for trial in trials}) == 1
+    assert [trial.user_attrs[ATTRIBUTES.fault] for trial in trials] == ["killed", "killed", "infeasible"]
+    assert trials[-1].user_attrs[ATTRIBUTES.reason] == "the worker process was killed by SIGKILL, for the 3rd time"

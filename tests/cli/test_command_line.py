@@ -132,6 +132,7 @@ def test_json_is_one_object_and_a_prime_width_is_allowed_with_a_warning(
     assert "d_model = 7 is prime" in " ".join(err.split())
     assert any("d_model = 7 is prime" in caveat for caveat in plain["caveats"])
     assert sorted(path.name for path in (folder / "archopt-results" / "good-d7").iterdir()) == [
+        "figures",
         "recommendation.json",
         "report.html",
         "rungs.csv",

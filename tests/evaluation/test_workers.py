@@ -194,6 +194,14 @@ def test_misuse_is_one_line(pool):
         WorkerPool(table(), recipe(), n_workers=0, n_threads=1)
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads the environment of a process from /proc")
+def test_each_worker_sees_one_gpu_in_turn():
+    with WorkerPool(table(), recipe(), n_workers=3, n_threads=1, gpus=("4", "GPU-7f")) as pool:
+        environments = [Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in pool.pids]
+        seen = [entry for entries in environments for entry in entries if entry.startswith(b"CUDA_VISIBLE_DEVICES=")]
+    assert seen == [b"CUDA_VISIBLE_DEVICES=4", b"CUDA_VISIBLE_DEVICES=GPU-7f", b"CUDA_VISIBLE_DEVICES=4"]
+
+
 @posix
 def test_a_killed_worker_is_named_and_replaced(endless):
     endless.submit(5, spec())

@@ -24,7 +24,10 @@ def test_columns_are_renamed_and_numbers_fill_in() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"n_heads": "head"}, "no column 'head' for n_heads; the columns are tokens, width, heads, bleu, loss"),
+        (
+            {"n_heads": "head"},
+            "no column 'head' for n_heads; the columns are 'tokens', 'width', 'heads', 'bleu', 'loss'",
+        ),
         ({"n_samples": "tokens", "d_model": "tokens"}, "'tokens' is named for n_samples and for d_model"),
         (
             {"n_heads": "heads", "loss": "bleu"},
@@ -49,6 +52,27 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
             read_table(tmp_path / name)
 
 
+def test_damaged_files_are_no_tables(tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "cut.csv.gz", index=False)
+    FRAME.to_csv(tmp_path / "flipped.csv.gz", index=False)
+    whole = (tmp_path / "cut.csv.gz").read_bytes()
+    (tmp_path / "cut.csv.gz").write_bytes(whole[:-12])
+    (tmp_path / "flipped.csv.gz").write_bytes(whole[:30] + b"\xff" * 10 + whole[40:])
+    (tmp_path / "runs.zip").write_bytes(b"PK\3\4" + b"\xff" * 60)
+    for name in ("cut.csv.gz", "flipped.csv.gz", "runs.zip"):
+        with pytest.raises(DataError, match=f"{name}' is no table of runs"):
+            read_table(tmp_path / name)
+
+
+def test_parquet_with_odd_notes_of_pandas_is_no_table(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.Table.from_pandas(FRAME).replace_schema_metadata({"pandas": '{"columns": []}'})
+    parquet.write_table(table, tmp_path / "notes.parquet")
+    with pytest.raises(DataError, match=r"notes.parquet' is no table of runs"):
+        read_table(tmp_path / "notes.parquet")
+
+
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_other_separators_are_seen(tmp_path: Path, separator: str) -> None:
     FRAME.to_csv(tmp_path / "runs.csv", index=False, sep=separator)
@@ -58,6 +82,7 @@ def test_other_separators_are_seen(tmp_path: Path, separator: str) -> None:
 def test_csv_and_parquet_are_read(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     FRAME.to_csv(tmp_path / "runs.csv", index=False)
+    FRAME.to_csv(tmp_path / "runs.csv.gz", index=False)
     FRAME.to_parquet(tmp_path / "runs.parquet")
-    for name in ("runs.csv", "runs.parquet"):
+    for name in ("runs.csv", "runs.csv.gz", "runs.parquet"):
         assert read_table(tmp_path / name)["bleu"].tolist() == [20.0, 21.0]

@@ -52,13 +52,16 @@ def test_contradictory_and_broken_rows_are_listed_and_dropped() -> None:
 @pytest.mark.parametrize(
     ("frame", "told"),
     [
-        (GOOD.drop(columns="loss"), "no column loss; the columns are n_samples, d_model, head_dim"),
+        (GOOD.drop(columns="loss"), "no column loss; the columns are 'n_samples', 'd_model', 'head_dim'"),
         (GOOD.drop(columns=["head_dim", "n_samples"]), "no column n_samples and none n_heads or head_dim"),
         (changed(loss="high"), "none of the 4 rows can be used"),
+        (changed(head_dim=1e-310), "4 rows where n_heads x head_dim is not d_model"),
+        (changed(d_model=2.0**70), "4 rows whose d_model is missing or not a finite number up to 1,048,576"),
+        (changed(loss_sd=1e200), "4 rows whose loss_sd is missing or not a finite number up to 1e+100"),
         (changed(head_dim=8), "no cell has 2 head_dims: each n_samples and d_model was tried with one only"),
         (changed(seconds=[0.1, 0.2, 0.3, 0.4]), "'seconds' has 4 values; ignore it, or take the best over it"),
         (GOOD.iloc[:0], "none of the 0 rows can be used: the table is empty"),
-        (pd.concat([GOOD, GOOD[["loss"]]], axis=1), "loss is there twice"),
+        (pd.concat([GOOD, GOOD[["loss"]]], axis=1), "'loss' is there twice"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused(frame: pd.DataFrame, told: str) -> None:

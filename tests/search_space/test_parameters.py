@@ -1,17 +1,21 @@
 """Which parameter holds the heads, and which configurations are the same thing."""
 
+import math
+
 import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archopt.allocation import HeadAllocation, divisors
-from archopt.errors import AllocationError, OptionError
+from archopt.errors import AllocationError, OptionError, StorageError
 from archopt.search_space import (
     HEAD_PARAMETER_KEY,
+    OPTIMUM_KEY,
     HeadParameter,
     canonical_params,
     recognise_head_parameter,
+    recorded_optimum,
     suggest_allocation,
 )
 
@@ -27,6 +31,7 @@ from archopt.search_space import (
         (HeadParameter(d_model=48), {"other": 6}, None),
         (HeadParameter(), {"n_heads": 6}, None),
         (HeadParameter("split", "allocation"), {"split": "eight"}, None),
+        (HeadParameter(d_model=48), {"n_heads": math.inf}, None),
     ],
 )
 def test_allocation_read_from_parameters(
@@ -52,6 +57,22 @@ def test_unknown_kind_is_refused() -> None:
 )
 def test_the_same_thing_has_one_name(n_heads: int, params: dict[str, object], expected: dict[str, object]) -> None:
     assert canonical_params(params, HeadAllocation(n_heads, 12)) == expected
+
+
+@pytest.mark.parametrize("stored", [3, "x", [], {}, {"name": "n_heads"}, {"name": "h", "kind": "x", "d_model": 8}])
+def test_a_head_parameter_of_another_version_says_so(stored: object) -> None:
+    study = optuna.create_study(study_name="old")
+    study.set_user_attr(HEAD_PARAMETER_KEY, stored)
+    with pytest.raises(StorageError, match=r"study 'old' was begun by another version .*'archopt:head_parameter'"):
+        recognise_head_parameter(study)
+
+
+@pytest.mark.parametrize("stored", [3, "ab", [], [1.0], ["a", "b"], [math.nan, 1.0], [3.0, 0.0], {"d": 1}])
+def test_an_optimum_of_another_version_says_so(stored: object) -> None:
+    study = optuna.create_study(study_name="old")
+    study.set_user_attr(OPTIMUM_KEY, stored)
+    with pytest.raises(StorageError, match=r"study 'old' was begun by another version .*'archopt:expected_optimum'"):
+        recorded_optimum(study)
 
 
 def test_recognised_by_name_with_its_width() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import archopt
 from archopt.errors import OptionError
-from archopt.search_space import HEAD_PARAMETER_KEY, HeadParameter, read_records, recent_trials
+from archopt.search_space import HEAD_PARAMETER_KEY, HeadParameter, StudyHistory, read_records, recent_trials
 
 HEAD = HeadParameter(d_model=48)
 
@@ -32,6 +32,21 @@ def test_replicates_count_the_same_thing_under_two_names() -> None:
         seen.append(archopt.replicate(trial))
         study.tell(trial, 1.0)
     assert seen == [0, 1, 0, 2]
+
+
+def test_a_trial_of_another_process_is_not_lost_to_an_older_list_of_trials() -> None:
+    study = _study()
+    ours, theirs = study.ask(), study.ask()
+    for trial in (ours, theirs):
+        trial.suggest_categorical("n_heads", [1, 2])
+    history = StudyHistory(HEAD)
+    history.update(study.get_trials())
+    history.update(study.get_trials()[:1])  # as a pruner has them, who read before theirs began
+    assert [record.number for record in history.records()] == [0, 1]
+    study.tell(theirs, 1.0)
+    study.tell(ours, 2.0)
+    history.update(study.get_trials())
+    assert [(record.number, record.value) for record in history.records()] == [(0, 2.0), (1, 1.0)]
 
 
 def test_diversity_round_trip_with_one_attribute_a_trial() -> None:
@@ -91,6 +106,25 @@ def test_states() -> None:
     study.ask().suggest_categorical("n_heads", [4])
     assert [record.state for record in read_records(study, HEAD)] == ["pruned", "failed", "running"]
     assert all(record.value is None for record in read_records(study, HEAD))
+
+
+def test_a_trial_that_an_older_reading_does_not_hold_is_read_once_it_has_ended() -> None:
+    study = _study()
+    study.tell(_asked(study), 1.0)
+    before = study.get_trials(deepcopy=False)  # as the pruner may hold it, for a second
+    trials = [_asked(study), _asked(study)]  # another process's
+    assert [record.state for record in read_records(study, HEAD)] == ["complete", "running", "running"]
+    assert len(read_records(study, HEAD, before)) == 3
+    for trial in trials:
+        study.tell(trial, 0.5)
+    read_records(study, HEAD, before)
+    assert [record.value for record in read_records(study, HEAD)] == [1.0, 0.5, 0.5]
+
+
+def _asked(study: optuna.Study) -> optuna.Trial:
+    trial = study.ask()
+    trial.suggest_categorical("n_heads", [1, 2])
+    return trial
 
 
 def test_recent_trials_follow_this_process_at_once_and_others_after_a_second(

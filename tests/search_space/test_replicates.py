@@ -3,14 +3,14 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
 import archopt
-from archopt.search_space import ATTRIBUTES, HEAD_PARAMETER_KEY, INTERRUPTED, HeadParameter
+from archopt.search_space import ATTRIBUTES, HEAD_PARAMETER_KEY, INTERRUPTED, KILLED, HeadParameter
 from archopt.search_space import replicates as module
 
 HEAD = HeadParameter("n_heads", "n_heads", 24)
@@ -79,9 +79,26 @@ def test_of_two_that_claim_the_same_the_lower_number_keeps_it() -> None:
     assert archopt.replicate(lower) == 0
 
 
-def test_waits_for_a_lower_number_that_has_not_claimed_yet() -> None:
+@pytest.fixture
+def time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets this process's."""
+
+    def become(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield become
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("zone_there", ["UTC", "UTC+8", "UTC-5:45"])
+def test_waits_for_a_lower_number_that_has_not_claimed_yet(zone_there: str, time_zone: Callable[[str], None]) -> None:
     study = _study()
-    lower, higher = _ask(study, 1), _ask(study, 1)
+    time_zone(zone_there)
+    lower = _ask(study, 1)
+    time_zone("UTC")
+    higher = _ask(study, 1)
     seen: list[int] = []
     thread = threading.Thread(target=lambda: seen.append(archopt.replicate(higher)))
     thread.start()
@@ -101,11 +118,11 @@ def test_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - started < 5
 
 
-def test_an_interrupted_trial_gives_its_number_back_and_a_failed_one_does_not() -> None:
+def test_a_trial_that_is_run_again_gives_its_number_back_and_a_failed_one_does_not() -> None:
     study = _study()
-    for number, fault in enumerate((INTERRUPTED, "diverged", None)):
+    for fault, number in ((INTERRUPTED, 0), (KILLED, 0), ("diverged", 0), (None, 1)):
         trial = _ask(study, 1)
-        assert archopt.replicate(trial) == max(0, number - 1)
+        assert archopt.replicate(trial) == number
         if fault is not None:
             trial.set_user_attr(ATTRIBUTES.fault, fault)
         study.tell(trial, state=TrialState.FAIL)

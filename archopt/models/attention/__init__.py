@@ -19,6 +19,7 @@ and queries with gradients, values without; medians of 5 on an EPYC 9004 with AV
 Hence the rule of ``choose_kernel`` on a CPU. (sdpa with widths padded to one, so that its flash kernel runs.)
 """
 
+import logging
 import warnings
 from functools import cache
 from importlib.util import find_spec
@@ -119,7 +120,7 @@ def why_not_xformers(device: str, dtype: torch.dtype, head_dim: int) -> str | No
         return "it has no kernel for CPUs"
     if head_dim > _XFORMERS_MAX_WIDTH or dtype not in _XFORMERS_DTYPES:
         return f"it has no kernel for {dtype} heads of {head_dim}"
-    reason = _why_no_xformers()
+    reason = why_xformers_fails()
     if reason is None and not _card_knows(dtype):
         reason = f"no kernel for {dtype} on a card of compute capability {_capability()}"
     return reason
@@ -172,7 +173,7 @@ def _require_xformers(device: str, dtype: torch.dtype) -> None:
         raise OptionError(f"attention 'xformers' needs a CUDA device but this is {device}: use auto, sdpa or explicit")
     if dtype not in _XFORMERS_DTYPES:
         raise OptionError(f"attention 'xformers' has no kernel for {dtype}: use auto, sdpa or explicit")
-    reason = _why_no_xformers()
+    reason = why_xformers_fails()
     if reason is None and not _card_knows(dtype):
         reason = f"no kernel for {dtype} on a card of compute capability {_capability()}"
     if reason is not None:
@@ -190,17 +191,22 @@ def _capability() -> tuple[int, int]:
 
 
 @cache
-def _why_no_xformers() -> str | None:
+def why_xformers_fails() -> str | None:
     """None where xformers loads beside this torch, with its CUDA kernels, else the reason on one line."""
     if find_spec("xformers") is None:
         return "not installed"
+    log = logging.getLogger("xformers")
+    level = log.level
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of what is found out here
+            log.setLevel(logging.ERROR)
             import xformers.ops
         library = xformers._cpp_lib
     except (ImportError, OSError, RuntimeError, AttributeError) as error:  # a build for another torch
         return f"it does not load: {' '.join(str(error).split())[:120]}"
+    finally:
+        log.setLevel(level)
     # a library that does not load is only logged, and every call fails later
     failure = library._cpp_library_load_exception
     if failure is not None:
