@@ -6,6 +6,7 @@ from typing import Any
 
 from archopt.report.allocation_traces import (
     Trace,
+    beyond_scale,
     estimated,
     gap,
     head_dim_of,
@@ -13,13 +14,20 @@ from archopt.report.allocation_traces import (
     marks,
     posterior,
     stopped_early,
-    theory_band,
     trial_points,
+    upright_band,
+    upright_line,
 )
+from archopt.report.failure_sides import failure_sides
 from archopt.report.figure import (
     INK,
+    LAW,
+    LAW_BAND,
     RAMP,
+    RECOMMENDED,
     THEORY,
+    THEORY_BAND,
+    WORSE_BAND,
     Figure,
     as_text,
     layout,
@@ -40,51 +48,48 @@ from archopt.report.wording import (
     in_words,
     metric_name,
     theory_range,
+    ties,
 )
 
 
 def loss_against_head_dim(recommendation: Recommendation, rows: Sequence[TrialRow]) -> Figure | None:
-    """Every trial, the posterior with its band, the closed form and the recommendation; None without any of them."""
+    """Every trial, the posterior, closed form, law, and where it is clearly worse; None without trial and posterior."""
     ended, stopped = finished(rows), stopped_early(rows)
+    failed = [row for row in rows if row.get("state") == "failed" and allocation_of(row)]
     entries = estimated(recommendation)
     values = [float(row["value"]) for row in ended]
     means, ends = _means_and_ends(entries)
     if not values and not means:
         return None
     metric = metric_name(recommendation)
-    dims = sorted({head_dim_of(row) for row in [*ended, *stopped, *listed(recommendation)]})
-    theory = finite((recommendation.get("theory") or {}).get("head_dim"))
-    spread = theory_range(recommendation) if theory is not None else None
-    y = value_axis(metric, readable_range([*values, *ends], means))
-    x = log_axis("head_dim", [*dims, *([theory] if theory else [])], dims)
+    dims = sorted({head_dim_of(row) for row in [*ended, *stopped, *failed, *listed(recommendation)]})
+    said = [value for value in (_said(recommendation, "theory"), _said(recommendation, "law")) if value is not None]
+    y = value_axis(metric, readable_range([*values, *means, *ends], _worth_seeing(recommendation, entries)))
+    x = log_axis("head_dim", [*dims, *said], dims)
     width = d_model_of(recommendation)
     x["title"]["text"] = f"head_dim (heads = {width} / head_dim)" if width else "head_dim"
     last = [float(row["curve"][-1][1]) for row in stopped]
     outside = sum(not y["range"][0] <= value <= y["range"][1] for value in [*values, *last])
-    traces: list[Trace] = []
-    if theory is not None and spread is not None:
-        low, high = max(spread[0], 10 ** x["range"][0]), min(spread[1], 10 ** x["range"][1])
-        traces.append(theory_band(low, high, y["range"]))
+    params = recommendation.get("params") or None
+    own = [params is not None and row.get("params") == params for row in ended]
+    traces: list[Trace] = [*_worse(recommendation, x, y), *_predicted(recommendation, x, y)]
     traces += posterior(entries, metric)
-    traces += trial_points("finished trial", ended, values, y, "circle")
+    for name, wanted, tint in (
+        ("finished trial", False, INK),
+        ("the recommended configuration", True, RECOMMENDED),
+    ):
+        held = [k for k, is_own in enumerate(own) if is_own is wanted]
+        traces += trial_points(name, [ended[k] for k in held], [values[k] for k in held], y, "circle", tint)
+    traces += beyond_scale(entries, [head_dim_of(entry) for entry in entries], y)
     traces += trial_points("pruned, last score", stopped, last, y, "triangle-down-open")
-    if theory is not None:
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"closed form: {short(theory)}",
-                "x": [rounded(theory)] * 2,
-                "y": list(y["range"]),
-                "line": {"color": THEORY, "dash": "dash", "width": 2},
-                "hoverinfo": "name",
-            }
-        )
+    edge = y["range"][0 if recommendation.get("direction") == "maximize" else 1]
+    traces += trial_points("failed", failed, [edge] * len(failed), y, "x")
     traces += marks(recommendation, entries, "head_dim")
     caption = (
-        "Every trial at its own value; the line is the posterior mean of the best configuration of each allocation"
+        "Every trial, so every replicate, at its own value; the line is the posterior mean of the best configuration "
+        "of each allocation, its band the interval of the table. Narrower heads, and more of them, are to the left; "
+        "grey is clearly worse than recommended: there the interval lies wholly beyond the recommended one's."
     )
-    caption += ", its band the interval of the table. Smaller heads are to the left."
     if outside:
         caption += f" {count(outside, 'trial')} beyond the scale: drawn at its edge."
     return Figure(
@@ -97,6 +102,46 @@ def loss_against_head_dim(recommendation: Recommendation, rows: Sequence[TrialRo
     )
 
 
+def _said(recommendation: Recommendation, whose: str) -> float | None:
+    """head_dim as the closed form ("theory") or a law ("law") has it."""
+    return finite((recommendation.get(whose) or {}).get("head_dim"))
+
+
+def _worse(recommendation: Recommendation, x: Mapping[str, Any], y: Mapping[str, Any]) -> list[Trace]:
+    """The head_dims whose interval lies wholly beyond the recommended one's, shaded from there to the end."""
+    traces: list[Trace] = []
+    for side in failure_sides(recommendation):
+        if side.clear_from is None or side.beside is None:
+            continue
+        between = (side.clear_from * side.beside) ** 0.5
+        ends = (10 ** x["range"][0], between) if side.name == "narrower" else (between, 10 ** x["range"][1])
+        shown = not traces
+        traces.append(upright_band("clearly worse", *ends, y["range"], WORSE_BAND, shown=shown))
+    return traces
+
+
+def _predicted(recommendation: Recommendation, x: Mapping[str, Any], y: Mapping[str, Any]) -> list[Trace]:
+    """What the closed form and a law say, each with its range."""
+    low, high = (10**end for end in x["range"])
+    law = recommendation.get("law") or {}
+    ends = [end for end in map(finite, law.get("interval") or ()) if end is not None]
+    sources = (
+        ("theory", "closed form", "one sd either way", theory_range(recommendation), THEORY, THEORY_BAND, "dash"),
+        ("law", "fitted law", "interval", (ends[0], ends[1]) if len(ends) == 2 else None, LAW, LAW_BAND, "dot"),
+    )
+    bands: list[Trace] = []
+    lines: list[Trace] = []
+    for whose, name, spread, span, tint, fill, dash in sources:
+        head_dim = _said(recommendation, whose)
+        if head_dim is None:
+            continue
+        if span is not None:
+            held = max(span[0], low), min(span[1], high)
+            bands.append(upright_band(f"{name}, {spread}", *held, y["range"], fill, shown=True))
+        lines.append(upright_line(f"{name}: {short(head_dim)}", head_dim, y["range"], tint, dash))
+    return [*bands, *lines]
+
+
 def loss_against_time(recommendation: Recommendation) -> Figure | None:
     """Posterior loss against seconds per training step, with the Pareto front; None below two measured allocations."""
     entries = [entry for entry in estimated(recommendation) if (finite(entry.get("seconds_per_step")) or 0.0) > 0]
@@ -107,10 +152,15 @@ def loss_against_time(recommendation: Recommendation) -> Figure | None:
     on_front = [entries[index] for index in front]
     times = [float(entry["seconds_per_step"]) for entry in entries]
     milliseconds = [1e3 * time for time in times]
+    means, ends = _means_and_ends(entries)
+    y = value_axis(metric, readable_range([*means, *ends], _worth_seeing(recommendation, entries)))
     names = ["{} x {}".format(*(allocation_of(entry) or (0, 0))) for entry in entries]
     # Neighbours in time get their labels on different sides, or they would run into each other.
     order = sorted(range(len(times)), key=times.__getitem__)
-    label_sides = [("top right", "bottom right")[order.index(index) % 2] for index in range(len(times))]
+    label_sides = [
+        f"{('top', 'bottom')[place % 2]} {'right' if 2 * place < len(order) else 'left'}"
+        for place in map(order.index, range(len(times)))
+    ]
     bars = {
         "type": "data",
         "symmetric": False,
@@ -124,8 +174,8 @@ def loss_against_time(recommendation: Recommendation) -> Figure | None:
             "type": "scatter",
             "mode": "lines",
             "name": "Pareto front",
-            "x": [rounded(1e3 * entry["seconds_per_step"]) for entry in on_front],
-            "y": [rounded(entry["mean"]) for entry in on_front],
+            "x": [rounded(1e3 * time) for time in [*(entry["seconds_per_step"] for entry in on_front), max(times)]],
+            "y": [rounded(entry["mean"]) for entry in [*on_front, on_front[-1]]],
             "line": {"shape": "hv", "color": INK, "dash": "dot", "width": 2},
             "hoverinfo": "skip",
         },
@@ -134,7 +184,7 @@ def loss_against_time(recommendation: Recommendation) -> Figure | None:
             "mode": "markers+text",
             "name": "allocation (heads x head_dim)",
             "x": [rounded(time) for time in milliseconds],
-            "y": [rounded(entry["mean"]) for entry in entries],
+            "y": [rounded(value) for value in means],
             "error_y": bars,
             "text": names,
             "textposition": label_sides,
@@ -143,6 +193,7 @@ def loss_against_time(recommendation: Recommendation) -> Figure | None:
             "marker": {"color": RAMP[0], "size": 8},
             "hovertemplate": f"%{{text}}<br>%{{x}} ms a step<br>{as_text(metric)} %{{y}}<extra></extra>",
         },
+        *beyond_scale(entries, milliseconds, y, named=True),
         *marks(recommendation, entries, "seconds_per_step"),
     ]
     slow, fast = names[times.index(max(times))], names[times.index(min(times))]
@@ -153,8 +204,7 @@ def loss_against_time(recommendation: Recommendation) -> Figure | None:
     caption = (
         "Nothing measured is both faster and better than a point on the dotted line. Bars are the posterior intervals."
     )
-    means, ends = _means_and_ends(entries)
-    axes = log_axis("milliseconds per training step", milliseconds), value_axis(metric, readable_range(ends, means))
+    axes = log_axis("milliseconds per training step", milliseconds), y
     return Figure("loss-time", f"{metric} against time", caption, alternative, tuple(traces), layout(*axes))
 
 
@@ -169,6 +219,7 @@ def weighting_compared(recommendation: Recommendation, rows: Sequence[TrialRow])
         {
             "type": "box",
             "name": as_text(name, most=24),
+            "x": [as_text(name, most=24)] * len(values),
             "y": [rounded(value) for value in within(values, y)],
             "boxpoints": "all",
             "jitter": 0.5,
@@ -189,7 +240,9 @@ def weighting_compared(recommendation: Recommendation, rows: Sequence[TrialRow])
         "this is a look and not a test."
     )
     title = f"{metric} by head weighting"
-    axes = layout({"type": "category", "title": {"text": "weighting"}}, y, height_pixels=380)
+    names = [as_text(name, most=24) for name in groups]
+    x = {"type": "category", "title": {"text": "weighting"}, "categoryarray": names, "categoryorder": "array"}
+    axes = layout(x, y, height_pixels=380)
     return Figure("weighting", title, caption, f"Median {metric}: {medians}.", tuple(traces), axes)
 
 
@@ -215,8 +268,14 @@ def _best_and_ends(recommendation: Recommendation, entries: Sequence[Mapping[str
     return f"Posterior mean {metric} from the smallest to the largest head_dim: {'; '.join(parts)}."
 
 
+def _worth_seeing(recommendation: Recommendation, entries: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Means that an axis always shows: the recommended allocation's, and those of its ties."""
+    told = {allocation_of(recommendation.get("allocation")), *ties(recommendation)}
+    return [float(entry["mean"]) for entry in entries if allocation_of(entry) in told]
+
+
 def _means_and_ends(entries: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
-    """Posterior means, which an axis always shows, and interval ends, which far out are cut off."""
+    """Posterior means, and interval ends."""
 
     def known(keys: Sequence[str]) -> list[float]:
         return [float(entry[key]) for entry in entries for key in keys if finite(entry.get(key)) is not None]

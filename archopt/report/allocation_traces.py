@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from archopt.report.figure import BAND, INK, RAMP, RECOMMENDED, THEORY_BAND, as_text, point_size, rounded, within
-from archopt.report.numbers import finite
+from archopt.report.figure import BAND, INK, RAMP, RECOMMENDED, as_text, point_size, rounded, within
+from archopt.report.numbers import finite, short
 from archopt.report.wording import Recommendation, TrialRow, allocation_of, in_words, ties
 
 Trace = dict[str, Any]
@@ -47,7 +47,12 @@ def posterior(entries: Sequence[Mapping[str, Any]], metric: str) -> list[Trace]:
 
 
 def trial_points(
-    name: str, rows: Sequence[TrialRow], values: Sequence[float], axis: Mapping[str, Any], symbol: str
+    name: str,
+    rows: Sequence[TrialRow],
+    values: Sequence[float],
+    axis: Mapping[str, Any],
+    symbol: str,
+    tint: str = INK,
 ) -> list[Trace]:
     """Trials at their own values, moved to the edge of the scale where they lie beyond it; nothing without trials."""
     if not rows:
@@ -60,25 +65,97 @@ def trial_points(
             "name": name,
             "x": [head_dim_of(row) for row in rows],
             "y": [rounded(value) for value in within(values, axis)],
-            "customdata": [[row.get("number"), rounded(value)] for row, value in zip(rows, values, strict=True)],
-            "marker": {"symbol": symbol, "size": point_size(len(rows), 6), "color": INK, "opacity": 0.9},
+            "customdata": [[row.get("number"), _told(row, value)] for row, value in zip(rows, values, strict=True)],
+            "marker": {"symbol": symbol, "size": point_size(len(rows), 6), "color": tint, "opacity": 0.9},
             "hovertemplate": f"trial %{{customdata[0]}}<br>head_dim %{{x}}<br>%{{customdata[1]}}<extra>{name}</extra>",
         }
     ]
 
 
-def theory_band(low: float, high: float, y_range: Sequence[float]) -> Trace:
-    """The closed form's range of head_dim as a rectangle."""
+def _told(row: TrialRow, value: float) -> str:
+    """The value with what was trained: weighting, learning rate, replicate."""
+    parts = [str(rounded(value))]
+    if row.get("weighting"):
+        parts.append(as_text(row["weighting"], most=24))
+    if finite(row.get("learning_rate")) is not None:
+        parts.append(f"rate {short(row['learning_rate'])}")
+    if row.get("replicate") is not None:
+        parts.append(f"replicate {as_text(row['replicate'], most=12)}")
+    return ", ".join(parts)
+
+
+def beyond_scale(
+    entries: Sequence[Mapping[str, Any]],
+    across: Sequence[float],
+    axis: Mapping[str, Any],
+    *,
+    named: bool = False,
+) -> list[Trace]:
+    """Posterior means outside the scale, at its edge with their values; nothing where all are inside.
+
+    Args:
+        across: where each entry stands on the other axis.
+        named: whether the allocation is named, too.
+    """
+    low, high = axis["range"]
+    out = [k for k, entry in enumerate(entries) if not low <= float(entry["mean"]) <= high]
+    if not out:
+        return []
+    means = [float(entries[k]["mean"]) for k in out]
+    above = [mean > high for mean in means]
+    middle = (min(across) * max(across)) ** 0.5
+    names = ["{} x {}: ".format(*(allocation_of(entries[k]) or (0, 0))) if named else "" for k in out]
+    sides = ["left" if across[k] > middle else "right" for k in out]
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers+text",
+            "cliponaxis": False,
+            "name": "posterior mean beyond the scale",
+            "x": [rounded(across[k]) for k in out],
+            "y": [rounded(value) for value in within(means, axis)],
+            "text": [f"{name}{short(mean)}" for name, mean in zip(names, means, strict=True)],
+            "textposition": [
+                f"{'bottom' if is_above else 'top'} {side}" for is_above, side in zip(above, sides, strict=True)
+            ],
+            "textfont": {"size": 11},
+            "marker": {
+                "symbol": ["triangle-up" if is_above else "triangle-down" for is_above in above],
+                "size": 11,
+                "color": RAMP[0],
+            },
+            "hovertemplate": "posterior mean %{text}<extra></extra>",
+        }
+    ]
+
+
+def upright_band(name: str, low: float, high: float, y_range: Sequence[float], fill: str, *, shown: bool) -> Trace:
+    """A range of head_dim as a rectangle over the whole height."""
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": "closed form, one sd either way",
+        "name": name,
+        "legendgroup": name,
+        "showlegend": shown,
         "x": [rounded(low), rounded(low), rounded(high), rounded(high)],
         "y": [y_range[0], y_range[1], y_range[1], y_range[0]],
         "fill": "toself",
-        "fillcolor": THEORY_BAND,
+        "fillcolor": fill,
         "line": {"width": 0},
         "hoverinfo": "skip",
+    }
+
+
+def upright_line(name: str, head_dim: float, y_range: Sequence[float], tint: str, dash: str) -> Trace:
+    """One head_dim as a line over the whole height."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": [rounded(head_dim)] * 2,
+        "y": list(y_range),
+        "line": {"color": tint, "dash": dash, "width": 2},
+        "hoverinfo": "name",
     }
 
 

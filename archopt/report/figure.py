@@ -15,6 +15,9 @@ RECOMMENDED = "#259466"
 THEORY = "#c8571c"
 BAND = "rgba(63, 116, 209, 0.20)"
 THEORY_BAND = "rgba(200, 87, 28, 0.12)"
+LAW = "#8a5fd6"
+LAW_BAND = "rgba(138, 95, 214, 0.16)"
+WORSE_BAND = "rgba(122, 130, 140, 0.16)"
 SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up", "star", "hexagon", "pentagon", "bowtie")
 
 
@@ -66,8 +69,13 @@ def layout(x: Mapping[str, Any], y: Mapping[str, Any], *, height_pixels: int = 4
         "hovermode": "closest",
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
         "xaxis": {"fixedrange": True, "zeroline": False, "automargin": True, **x},
-        "yaxis": {"fixedrange": True, "zeroline": False, "automargin": True, **y},
+        "yaxis": {"fixedrange": True, "zeroline": False, "automargin": True, **_apart(y)},
     }
+
+
+def _apart(axis: Mapping[str, Any]) -> dict[str, Any]:
+    """The title kept off the numbers."""
+    return {**axis, "title": {**axis["title"], "standoff": 10}} if "title" in axis else dict(axis)
 
 
 def log_axis(title: str, values: Sequence[float], ticks: Sequence[float] | None = None) -> dict[str, Any]:
@@ -77,7 +85,8 @@ def log_axis(title: str, values: Sequence[float], ticks: Sequence[float] | None 
     places = list(ticks) if ticks is not None else _round_numbers(low - margin, high + margin)
     shown: list[float] = []
     for place in places:
-        if not shown or log10(place / shown[-1]) >= 0.045 * (high - low + 2 * margin):
+        apart = 0.08 if ticks is None else 0.045  # the numbers of allocations are short, and each means one
+        if not shown or log10(place / shown[-1]) >= apart * (high - low + 2 * margin):
             shown.append(place)
     return {
         "type": "log",
@@ -89,10 +98,10 @@ def log_axis(title: str, values: Sequence[float], ticks: Sequence[float] | None 
 
 
 def value_axis(title: str, inside: Sequence[float], *, slack: float = 0.08) -> dict[str, Any]:
-    """A linear axis that holds ``inside`` and a little more."""
+    """A linear axis that holds ``inside`` and a little more; its ends are as round as what is drawn, to be drawn at."""
     low, high = min(inside), max(inside)
     margin = slack * (high - low) or 0.05 * abs(high) or 1.0
-    return {"title": {"text": as_text(title)}, "range": [low - margin, high + margin]}
+    return {"title": {"text": as_text(title)}, "range": [rounded(low - margin), rounded(high + margin)]}
 
 
 def within(values: Sequence[float], axis: Mapping[str, Any]) -> list[float]:

@@ -77,6 +77,15 @@ def write_html(path: str | PurePath, html: str) -> None:
     _replace(path, html)
 
 
+def write_bytes(path: str | PurePath, content: bytes) -> None:
+    """Write a finished picture; its folder is made where it is missing.
+
+    Raises:
+        StorageError: the file system refuses; an existing file is left as it was.
+    """
+    _replace(path, content)
+
+
 def json_ready(obj: object) -> object:
     """``obj`` in JSON's own types, with NaN and infinities as None.
 
@@ -103,14 +112,17 @@ def _cell(value: object) -> object:
     return json.dumps(ready) if isinstance(ready, list | dict) else "" if ready is None else ready
 
 
-def _replace(path: str | PurePath, text: str) -> None:
+def _replace(path: str | PurePath, content: str | bytes) -> None:
     target = Path(path)
+    # Text from outside may hold halves of characters (file names do): escaped rather than refused.
+    plain = content if isinstance(content, bytes) else content.encode("utf-8", errors="backslashreplace")
     beside = target.with_name(f".{target.name[:100]}.{uuid4().hex}.tmp")
     try:
         try:
-            # Text from outside may hold halves of characters (file names do): escaped rather than refused.
-            with open(beside, "x", encoding="utf-8", errors="backslashreplace", newline="") as stream:
-                stream.write(text)
+            if isinstance(content, bytes):
+                target.parent.mkdir(exist_ok=True)
+            with open(beside, "xb") as stream:
+                stream.write(plain)
                 stream.flush()
                 os.fsync(stream.fileno())  # a full disk shows here, while the old file still stands
             os.replace(beside, target)

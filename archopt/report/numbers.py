@@ -103,9 +103,8 @@ def printable(text: object, encoding: str = "utf-8", most: int = 300) -> str:
         encoding: characters that it lacks are written as escapes.
     """
     line = "".join(character if character.isprintable() else " " for character in str(text)).strip()
-    if len(line) > most:
-        line = line[: most - 3] + "..."
-    return line.encode(encoding, "backslashreplace").decode(encoding)
+    line = line.encode(encoding, "backslashreplace").decode(encoding)
+    return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def encoded(text: str, encoding: str) -> str:

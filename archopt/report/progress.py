@@ -1,55 +1,37 @@
-"""How far a search is while it runs: a live line on a terminal, one plain line now and then elsewhere.
+"""How far a search is while it runs: a live view on a terminal, one plain line now and then elsewhere.
 
 All of it goes to standard error, so that standard output holds nothing but the result.
 """
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from time import monotonic
 from types import TracebackType
 from typing import Protocol
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from archopt.report.numbers import duration, finite, printable, probability
-from archopt.report.wording import in_words
+from archopt.report.numbers import printable
+from archopt.report.search_state import (
+    SearchState,
+    best_in_words,
+    counts_in_words,
+    plain_line,
+    share_done,
+    times_in_words,
+    trial_in_words,
+    workers_in_words,
+)
 
 PLAIN_INTERVAL_SECONDS = 10.0  # a log file of a 4-minute search gets about 25 lines
-
-
-@dataclass(frozen=True)
-class SearchState:
-    """What is known at one moment.
-
-    Args:
-        n_finished, n_pruned, n_failed: trials that ended, each way.
-        n_running: trials in training now.
-        elapsed_seconds: since the search (this run of it) started.
-        allocation: (n_heads, head_dim) of the current best, None before the first finished trial.
-        p_best: probability that it is the best, None where it is not known yet.
-        n_earlier: of the trials that ended, those of earlier runs: they say nothing about the speed of this one.
-        seconds_left: where the caller knows better than the mean speed so far.
-        cell: what of several is searched now, such as "n = 300, D = 48"; empty where there is but one.
-    """
-
-    n_finished: int = 0
-    n_pruned: int = 0
-    n_failed: int = 0
-    n_running: int = 0
-    elapsed_seconds: float = 0.0
-    allocation: tuple[int, int] | None = None
-    p_best: float | None = None
-    n_earlier: int = 0
-    seconds_left: float | None = None
-    cell: str = ""
-
-    @property
-    def n_ended(self) -> int:
-        return self.n_finished + self.n_pruned + self.n_failed
+REFRESHES_PER_SECOND = 4
+BAR_WIDTH = 24
+ONE_LINE_WIDTH = 76  # columns that title, bar and times need side by side
 
 
 class Progress(Protocol):
@@ -69,7 +51,8 @@ class SearchProgress:
         n_trials: the budget in trials, None without one.
         timeout_seconds: the budget in time, None without one.
         quiet: show nothing at all.
-        console: where to draw; standard error by default.
+        title: what each line begins with.
+        console: where to draw; standard error by default, which is taken for no terminal where CI runs.
         interval_seconds: off a terminal, the least time between two lines (the first and the last always appear).
         clock: seconds from any origin.
     """
@@ -80,13 +63,15 @@ class SearchProgress:
         n_trials: int | None = None,
         timeout_seconds: float | None = None,
         quiet: bool = False,
+        title: str = "archopt search",
         console: Console | None = None,
         interval_seconds: float = PLAIN_INTERVAL_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._n_trials, self._timeout_seconds = n_trials, timeout_seconds
+        self._n_trials, self._timeout_seconds, self._title = n_trials, timeout_seconds, title
         self._quiet, self._interval_seconds, self._clock = quiet, interval_seconds, clock
-        self._console = console or Console(stderr=True, highlight=False)
+        in_ci = bool(os.environ.get("CI"))
+        self._console = console or Console(stderr=True, highlight=False, force_interactive=False if in_ci else None)
         self._state: SearchState | None = None
         self._updated_at = self._clock()
         self._printed_at: float | None = None
@@ -94,12 +79,12 @@ class SearchProgress:
         self._live: Live | None = None
 
     def __enter__(self) -> "SearchProgress":
-        if not self._quiet and self._console.is_terminal:
-            # Standard output stays untouched; warnings on standard error are printed above the live line.
+        if not self._quiet and self._console.is_interactive:
+            # Standard output stays untouched; warnings on standard error are printed above the live view.
             self._live = Live(
                 console=self._console,
                 get_renderable=self._drawn,
-                refresh_per_second=4,
+                refresh_per_second=REFRESHES_PER_SECOND,
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=True,
@@ -132,83 +117,37 @@ class SearchProgress:
         self._printed, self._printed_at = state, self._clock()
         if not self._quiet:
             # One state, one line, however narrow the terminal is said to be.
-            line = plain_line(state, self._n_trials, self._timeout_seconds)
-            self._console.print(Text(line), soft_wrap=True)
+            line = plain_line(state, self._n_trials, self._timeout_seconds, title=self._title)
+            self._console.print(Text(printable(line, self._console.encoding)), soft_wrap=True)
 
     def _drawn(self) -> Group:
-        state = self._state or SearchState()
-        since_update = self._clock() - self._updated_at
-        now = _later(state, since_update)
+        now = _later(self._state or SearchState(), self._clock() - self._updated_at)
+        lines = [counts_in_words(now, self._n_trials), best_in_words(now), workers_in_words(now.workers)]
+        width, height = self._console.size
+        head = self._head(now, width)
+        # what scrolls out of the screen cannot be drawn over
+        n_latest = max(0, height - len(head) - len(lines) - 2) if width >= ONE_LINE_WIDTH else 1
+        latest = [Text(self._shown(f"  {trial_in_words(trial)}"), style="dim") for trial in now.latest[:n_latest]]
+        return Group(*head, *(Text(self._shown(line)) for line in lines if line), *latest)
+
+    def _head(self, now: SearchState, width: int) -> list[RenderableType]:
+        """Title, bar and times: in one line where the terminal is wide enough."""
         share = share_done(now, self._n_trials, self._timeout_seconds)
-        bar = Table.grid(padding=(0, 1, 0, 0), expand=False)
-        bar.add_row(
-            Text("archopt search"),
-            ProgressBar(total=1.0, completed=share or 0.0, pulse=share is None, width=24),
-            Text(f"{100 * share:3.0f} %" if share is not None else ""),
-            Text(_times(now, self._n_trials, self._timeout_seconds)),
-        )
-        return Group(bar, Text(_counts(now, self._n_trials)), Text(_best(now)))
+        title, percent = Text(self._shown(self._title)), Text(f"{100 * share:3.0f} %" if share is not None else "")
+        times = Text(times_in_words(now, self._n_trials, self._timeout_seconds))
+        bar = ProgressBar(total=1.0, completed=share or 0.0, pulse=share is None, width=min(BAR_WIDTH, width - 7))
+        row = Table.grid(padding=(0, 1, 0, 0), expand=False)
+        if width >= ONE_LINE_WIDTH:
+            row.add_row(title, bar, percent, times)
+            return [row]
+        row.add_row(bar, percent)
+        return [title, row, times]
 
-
-def plain_line(state: SearchState, n_trials: int | None = None, timeout_seconds: float | None = None) -> str:
-    """The state as one line of text."""
-    times = _times(state, n_trials, timeout_seconds)
-    return f"archopt search: {_counts(state, n_trials)}; {_best(state)}; {times}"
-
-
-def seconds_left(state: SearchState, n_trials: int | None, timeout_seconds: float | None) -> float | None:
-    """Seconds until the budget is spent: the time limit, or the trials that are left at the speed so far.
-
-    Returns:
-        The nearer of the two ends; None without a budget, or while no trial of this run has ended. A search that is
-        certain enough ends sooner.
-    """
-    if state.seconds_left is not None:
-        return max(0.0, state.seconds_left)
-    ends = []
-    if timeout_seconds is not None:
-        ends.append(timeout_seconds - state.elapsed_seconds)
-    n_here = state.n_ended - state.n_earlier
-    if n_trials is not None and n_here > 0:
-        ends.append((n_trials - state.n_ended) * state.elapsed_seconds / n_here)
-    return max(0.0, min(ends)) if ends else None
-
-
-def share_done(state: SearchState, n_trials: int | None, timeout_seconds: float | None) -> float | None:
-    """The part of the budget that is spent, in [0, 1]; None without a budget."""
-    shares = []
-    if n_trials:
-        shares.append(state.n_ended / n_trials)
-    if timeout_seconds:
-        shares.append(state.elapsed_seconds / timeout_seconds)
-    return min(1.0, max(shares)) if shares else None
+    def _shown(self, line: str) -> str:
+        blank = "  " if line.startswith("  ") else ""
+        return blank + printable(line, self._console.encoding)
 
 
 def _later(state: SearchState, seconds: float) -> SearchState:
     left = None if state.seconds_left is None else state.seconds_left - seconds
-    return SearchState(
-        **{**vars(state), "elapsed_seconds": state.elapsed_seconds + max(0.0, seconds), "seconds_left": left}
-    )
-
-
-def _counts(state: SearchState, n_trials: int | None) -> str:
-    of = f" of {n_trials:,}" if n_trials is not None else ""
-    parts = [f"{state.n_ended:,}{of} trials"]
-    parts += [f"{number:,} pruned" for number in [state.n_pruned] if number]
-    parts += [f"{number:,} failed" for number in [state.n_failed] if number]
-    parts += [f"{number:,} running" for number in [state.n_running] if number]
-    return ", ".join(parts)
-
-
-def _best(state: SearchState) -> str:
-    at = f"{state.cell}: " if state.cell else ""
-    if state.allocation is None:
-        return f"{at}no trial has finished yet"
-    certainty = f", best with {probability(state.p_best)} probability" if finite(state.p_best) is not None else ""
-    return f"{at}current best {in_words(state.allocation)}{certainty}"
-
-
-def _times(state: SearchState, n_trials: int | None, timeout_seconds: float | None) -> str:
-    left = seconds_left(state, n_trials, timeout_seconds)
-    after = f", at most {duration(left)} left" if left is not None else ""
-    return f"{duration(state.elapsed_seconds)}{after}"
+    return replace(state, elapsed_seconds=state.elapsed_seconds + max(0.0, seconds), seconds_left=left)

@@ -88,13 +88,26 @@ def decision_table(rows: Sequence[TrialRow], most: int = 20) -> Table | None:
     return Table(caption, columns, tuple(cells), frozenset({1, 8}))
 
 
-def _saved(rows: Sequence[TrialRow]) -> str:
-    pruned = [step for row in rows if row.get("state") == "pruned" and (step := last_step(row)) is not None]
-    complete = [step for row in rows if row.get("state") == "complete" and (step := last_step(row)) is not None]
+def share_saved(rows: Sequence[TrialRow]) -> float | None:
+    """Of the training steps that all trials to the end would have taken; None where none was pruned, or all were."""
+    pruned, complete = _steps(rows, "pruned"), _steps(rows, "complete")
     if not pruned or not complete:
+        return None
+    full = max(complete)
+    return sum(full - step for step in pruned) / (full * (len(pruned) + len(complete))) if full else 0.0
+
+
+def _steps(rows: Sequence[TrialRow], state: str) -> list[int]:
+    """The last scored step of each trial that ended so."""
+    return [step for row in rows if row.get("state") == state and (step := last_step(row)) is not None]
+
+
+def _saved(rows: Sequence[TrialRow]) -> str:
+    saved = share_saved(rows)
+    if saved is None:
         return ""
+    pruned, complete = _steps(rows, "pruned"), _steps(rows, "complete")
     full, n_tried = max(complete), len(pruned) + len(complete)
-    saved = sum(full - step for step in pruned) / (full * n_tried) if full else 0.0
     return (
         f"{len(pruned):,} of {n_tried:,} trials were pruned, which saved {100 * saved:.0f} % of the training steps "
         f"that running all of them to step {full:,} would have taken."

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from archopt.laws.families import DESCRIPTIONS
+from archopt.report.numbers import printable
 
 if TYPE_CHECKING:
     from archopt.laws import CellSummary, LawFit, ScalingLaw, SizeRecommendation
@@ -16,7 +17,7 @@ def print_law(law: "ScalingLaw") -> None:
     rows = [_cell(cell) for cell in law.cells[:MOST_CELLS]]
     _print_table(["cell", "best head_dim", "90 % interval", "censored", "lowest loss", "not told apart"], rows)
     if len(law.cells) > MOST_CELLS:
-        print(f"... and {len(law.cells) - MOST_CELLS} more cells")
+        _say(f"... and {len(law.cells) - MOST_CELLS} more cells")
     if law.fits:
         print()
         _print_table(
@@ -24,32 +25,37 @@ def print_law(law: "ScalingLaw") -> None:
             [_law(fit) for fit in law.fits],
         )
     for name, reason in law.not_fitted.items() if law.fits else ():
-        print(f"not fitted: {name} ({DESCRIPTIONS[name]}): {reason}")
+        _say(f"not fitted: {name} ({DESCRIPTIONS[name]}): {reason}")
     print()
     for line in law.verdict().split("\n"):
-        print(line)
+        _say(line)
     for note in law.notes:
-        print(f"note: {note}")
+        _say(f"note: {note}")
 
 
 def print_size(found: "SizeRecommendation") -> None:
     """The split, its interval, the others that may be best, what it rests on."""
-    print(f"D = {found.d_model}, n = {found.n_samples:,.6g}: {found.reason}")
+    _say(f"D = {found.d_model}, n = {found.n_samples:,.6g}: {found.reason}")
     low, high = found.interval
-    print(f"best head_dim {found.head_dim:.3g}, {100 * found.confidence:.0f} % interval {low:.3g} to {high:.3g}")
+    _say(f"best head_dim {found.head_dim:.3g}, {100 * found.confidence:.0f} % interval {low:.3g} to {high:.3g}")
     splits = ", ".join(f"{split} ({100 * share:.0f} %)" for split, share in found.allocations)
-    print(f"splits that hold the best one with {100 * found.confidence:.0f} %: {splits}")
+    _say(f"splits that hold the best one with {100 * found.confidence:.0f} %: {splits}")
     if found.kernel_friendly is None:
-        print("no split of D has a head_dim that is a multiple of 8 and at most 256, which fused kernels take best")
+        _say("no split of D has a head_dim that is a multiple of 8 and at most 256, which fused kernels take best")
     elif found.kernel_friendly[0] != found.allocation:
         split, share = found.kernel_friendly
         likely = f"{100 * share:.0f} %" if share >= 0.01 else "< 1 %"
-        print(f"fits fused kernels better (a multiple of 8, at most 256): {split} ({likely})")
+        _say(f"fits fused kernels better (a multiple of 8, at most 256): {split} ({likely})")
     if len(found.sources) > 1:
         for source in found.sources:
-            print(f"{source.name} alone: head_dim {2.0**source.log2_head_dim:.3g}, sd {source.sd:.2f} octaves")
+            _say(f"{source.name} alone: head_dim {2.0**source.log2_head_dim:.3g}, sd {source.sd:.2f} octaves")
     for caveat in found.caveats:
-        print(f"note: {caveat}")
+        _say(f"note: {caveat}")
+
+
+def _say(line: str) -> None:
+    """Names of columns and their values may be in it."""
+    print(printable(line, most=2000))
 
 
 def _cell(cell: "CellSummary") -> list[str]:
@@ -72,4 +78,4 @@ def _law(fit: "LawFit") -> list[str]:
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        _say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

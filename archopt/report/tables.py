@@ -144,15 +144,18 @@ def configuration_table(recommendation: Recommendation, most: int = 20) -> Table
     if not entries:
         return None
     decimals = loss_decimals(recommendation)
+    names = [
+        name
+        for name in dict.fromkeys(key for entry in entries for key in entry.get("params") or ())
+        if name != "n_heads"
+    ]
     rows = []
     for entry in entries[:most]:
         params = entry.get("params") or {}
         rows.append(
             (
                 in_words(allocation_of(entry) or (0, 0)),
-                printable(params.get("weighting") or MISSING, most=24),
-                short(params.get("decorrelation")),
-                short(params.get("learning_rate")),
+                *(_parameter(params.get(name)) for name in names),
                 fixed(entry.get("mean"), decimals),
                 fixed(entry.get("sd"), decimals),
                 probability(entry.get("p_best")),
@@ -160,10 +163,16 @@ def configuration_table(recommendation: Recommendation, most: int = 20) -> Table
             )
         )
     metric = metric_name(recommendation)
-    columns = ("allocation", "weighting", "decorrelation", "learning rate", metric, "sd", "P(best)", "trials")
+    named = [printable(name, most=24).replace("_", " ") for name in names]
+    columns = ("allocation", *named, metric, "sd", "P(best)", "trials")
     shown = f"{most} of the {len(entries):,}" if len(entries) > most else f"the {len(entries)}"
     caption = f"The confidence set: {shown} configurations that cannot be ruled out as the best, recommended one first."
-    return Table(caption, columns, tuple(rows), frozenset({0, 1}))
+    words = {
+        at
+        for at, name in enumerate(names, 1)
+        if any(isinstance((e.get("params") or {}).get(name), str) for e in entries)
+    }
+    return Table(caption, columns, tuple(rows), frozenset({0, *words}))
 
 
 def weighting_table(rows: Sequence[TrialRow], metric: str, *, minimize: bool = True) -> Table | None:
@@ -199,9 +208,27 @@ def failure_table(rows: Sequence[TrialRow], most: int = 10) -> Table | None:
     return Table(shown, ("trial", "allocation", "learning rate", "reason"), cells, frozenset({1, 3}))
 
 
+def data_table(data: Mapping[str, Any]) -> Table | None:
+    """The data set in numbers; None where none is known."""
+    unit = "bytes" if data.get("kind") == "text" else "rows"
+    share = finite(data.get("noise_variance"))
+    facts = {
+        "kind": printable(data.get("kind") or "", most=40),
+        f"training {unit}": _counted(data.get("n_samples")),
+        f"training {unit} available": _counted(data.get("n_available")),
+        f"validation {unit}": _counted(data.get("n_valid")),
+        "share of noise in the target": MISSING if share is None else f"{100 * share:.0f} %",
+        "bias-to-noise ratio": short(data.get("bias_to_noise")),
+    }
+    known = {name: value for name, value in facts.items() if value not in ("", MISSING)}
+    cells = tuple(known.items())
+    return Table("The data in numbers.", ("fact", "value"), cells, frozenset({0})) if len(cells) > 1 else None
+
+
 def pairs_table(caption: str, pairs: Mapping[str, Any], name: str) -> Table | None:
-    """A mapping as a two-column table; None where it is empty."""
-    cells = tuple((printable(key, most=60), printable(_value(value))) for key, value in pairs.items())
+    """A mapping as a two-column table, without what is None; None where nothing is left."""
+    known = {key: value for key, value in pairs.items() if value is not None}
+    cells = tuple((printable(key, most=60), printable(_value(value))) for key, value in known.items())
     return Table(caption, (name, "value"), cells, frozenset({0, 1})) if cells else None
 
 
@@ -247,6 +274,10 @@ def interval(low: object, high: object, decimals: int) -> str:
     return MISSING if MISSING in ends else f"[{ends[0]}, {ends[1]}]"
 
 
+def _parameter(value: object) -> str:
+    return printable(value, most=24) if isinstance(value, str | bool) else short(value)
+
+
 def _counted(value: object) -> str:
     number = whole(value)
     return MISSING if number is None else f"{number:,}"
@@ -257,4 +288,6 @@ def _value(value: object) -> str:
         return short(value, 6)
     if isinstance(value, list | tuple):
         return ", ".join(_value(entry) for entry in value)
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}: {_value(entry)}" for key, entry in value.items())
     return MISSING if value is None else str(value)

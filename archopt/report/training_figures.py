@@ -16,6 +16,7 @@ from archopt.report.figure import (
     readable_range,
     rounded,
     value_axis,
+    within,
 )
 from archopt.report.numbers import count, finite, short
 from archopt.report.tables import finished
@@ -94,10 +95,11 @@ def diversity_points(recommendation: Recommendation, rows: Sequence[TrialRow]) -
 
 
 def loss_against_diversity(recommendation: Recommendation, points: Sequence[DiversityPoint]) -> list[Figure]:
-    """Loss against excess HDI, and against the correlation of head outputs; those for which there are points."""
+    """Loss against raw HDI, excess HDI and the correlation of head outputs; those for which there are points."""
     metric = metric_name(recommendation)
     with_correlation = [point for point in points if point.output_correlation is not None]
     sides = (
+        ("hdi-raw", "raw HDI", "0: one subspace; 1: orthogonal", points, [p.hdi for p in points]),
         ("hdi-excess", "excess HDI", "0: as random heads; 1: orthogonal", points, [p.excess for p in points]),
         (
             "output-correlation",
@@ -112,6 +114,7 @@ def loss_against_diversity(recommendation: Recommendation, points: Sequence[Dive
         values = [value for value in across if value is not None]
         if len(held) < 2:
             continue
+        y = value_axis(metric, readable_range([point.value for point in held]))
         found = tau_within([(p.n_heads, x, p.value) for p, x in zip(held, values, strict=True)])
         told = ""
         if found.tau is not None:
@@ -127,12 +130,8 @@ def loss_against_diversity(recommendation: Recommendation, points: Sequence[Dive
                 f"of heads only.{f' {told}; learning rates differ between them.' if told else ''}",
                 f"{count(len(held), 'trial')}; {title} from {short(min(values))} to {short(max(values))}."
                 f"{f' {told}.' if told else ''}",
-                tuple(_by_heads(held, values, metric)),
-                layout(
-                    value_axis(title, values),
-                    value_axis(metric, readable_range([point.value for point in held])),
-                    height_pixels=400,
-                ),
+                tuple(_by_heads(held, values, metric, y)),
+                layout(value_axis(title, values), y, height_pixels=400),
             )
         )
     return figures
@@ -171,7 +170,10 @@ def _curves(
     }
 
 
-def _by_heads(points: Sequence[DiversityPoint], across: Sequence[float], metric: str) -> list[Mapping[str, Any]]:
+def _by_heads(
+    points: Sequence[DiversityPoint], across: Sequence[float], metric: str, axis: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """Values beyond the scale stand at its edge."""
     heads = sorted({point.n_heads for point in points})
     traces: list[Mapping[str, Any]] = []
     for index, n_heads in enumerate(heads):
@@ -182,8 +184,9 @@ def _by_heads(points: Sequence[DiversityPoint], across: Sequence[float], metric:
                 "mode": "markers",
                 "name": count(n_heads, "head"),
                 "x": [rounded(x) for _, x in held],
-                "y": [rounded(point.value) for point, _ in held],
-                "customdata": [[point.number, rounded(point.hdi, 4)] for point, _ in held],
+                "y": [rounded(value) for value in within([point.value for point, _ in held], axis)],
+                "cliponaxis": False,
+                "customdata": [[point.number, rounded(point.hdi, 4), rounded(point.value)] for point, _ in held],
                 "marker": {
                     "color": colour(index, len(heads)),
                     "symbol": SYMBOLS[index % len(SYMBOLS)],
@@ -191,7 +194,7 @@ def _by_heads(points: Sequence[DiversityPoint], across: Sequence[float], metric:
                     "opacity": 0.8,
                 },
                 "hovertemplate": f"trial %{{customdata[0]}}<br>raw HDI %{{customdata[1]}}<br>%{{x}}<br>"
-                f"{as_text(metric)} %{{y}}"
+                f"{as_text(metric)} %{{customdata[2]}}"
                 f"<extra>{count(n_heads, 'head')}</extra>",
             }
         )

@@ -120,6 +120,34 @@ def theory_range(recommendation: Recommendation) -> tuple[float, float] | None:
     return max(1.0, head_dim * 2.0**-octaves), min(float(width) if width else float("inf"), head_dim * 2.0**octaves)
 
 
+def law_sentence(recommendation: Recommendation) -> str:
+    """What a law fitted to several sizes says of this one; empty where there is none."""
+    law = recommendation.get("law") or {}
+    head_dim = finite(law.get("head_dim"))
+    ends = [short(end) for end in law.get("interval") or () if finite(end) is not None]
+    if head_dim is None or len(ends) != 2:
+        return ""
+    level = finite(law.get("confidence"))
+    interval = f"{100 * level:.0f} % interval" if level is not None else "interval"
+    told = f"A law fitted to several sizes says head_dim {short(head_dim)}, {interval} {ends[0]} to {ends[1]}"
+    return f"{told} ({printable(law['basis'])})." if law.get("basis") else f"{told}."
+
+
+def seed_sentence(recommendation: Recommendation, rows: Sequence[TrialRow]) -> str:
+    """Which seeds were used for what; empty where none is on record."""
+    seed = whole((recommendation.get("settings") or {}).get("seed"))
+    replicates = [number for row in rows if (number := whole(row.get("replicate"))) is not None]
+    told = []
+    if seed is not None:
+        told.append(f"seed {seed} for the split, the initialisation, the batches and the proposals")
+    if replicates:
+        told.append(f"replicates {min(replicates)} to {max(replicates)} of it for repeated trials")
+    fresh = max((whole(row.get("n")) or 0 for row in recommendation.get("comparison") or ()), default=0)
+    if fresh and told:
+        told.append(f"{count(fresh, 'fresh seed')} for the comparison")
+    return f"Seeds: {', '.join(told)}." if seed is not None or max(replicates, default=0) > 0 else ""
+
+
 def d_model_of(recommendation: Recommendation) -> int | None:
     """D, from whatever allocation the recommendation holds."""
     theory = recommendation.get("theory") or {}
@@ -140,6 +168,9 @@ def search_sentences(recommendation: Recommendation) -> list[str]:
         if (number := whole(search.get(key))) is not None
     ]
     counted += [f"{number:,} interrupted" for number in [whole(search.get("n_interrupted"))] if number]
+    running = whole(search.get("n_running"))
+    if running:
+        sentences.append(f"{count(running, 'trial')} had not ended when this was written.")
     wall = f" in {duration(search['wall_seconds'])}" if finite(search.get("wall_seconds")) is not None else ""
     if counted:
         sentences.append(f"Trials: {', '.join(counted)}{wall}.")

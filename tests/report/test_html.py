@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 from archopt.report.html import render, script_json
+from archopt.report.search_page import search_page
 
 HOSTILE = "</script><script>alert(1)</script><img src=http://evil.example/x onerror=alert(1)>\u2028'\"{{7*7}}"
 
@@ -65,7 +66,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def page(recommendation, rows):
-    return Page(render(recommendation, rows, command="archopt search sklearn:digits --d-model 48"))
+    return Page(render(search_page(recommendation, rows, command="archopt search sklearn:digits --d-model 48")))
 
 
 def test_the_answer_and_every_number_come_from_the_data(page, recommendation):
@@ -85,7 +86,7 @@ def test_the_answer_and_every_number_come_from_the_data(page, recommendation):
 
 def test_a_large_confidence_set_is_cut_and_it_is_said(recommendation):
     recommendation["confidence_set"] *= 50
-    page = Page(render(recommendation, []))
+    page = Page(render(search_page(recommendation, [])))
     assert len(page.table("allocation")) == 1 + 20
     assert "20 of the 150 configurations" in page.text
 
@@ -111,7 +112,8 @@ def test_sections_stand_in_reading_order(page):
 
 def test_what_it_rests_on_and_how_to_reproduce_it(page):
     assert "A small proxy's best allocation need not be the big model's." in page.text
-    assert "Command: archopt search sklearn:digits --d-model 48" in page.text
+    assert "archopt search sklearn:digits --d-model 48" in page.text
+    assert [tag for tag, _ in page.elements].count("pre") == 1
     assert "ab" * 32 in page.text
     assert ["torch", "2.13.0"] in page.table("software")
     assert ["seed", "0"] in page.table("setting")
@@ -120,7 +122,7 @@ def test_what_it_rests_on_and_how_to_reproduce_it(page):
 def test_every_figure_has_data_and_a_text_alternative(page):
     plots = [attributes for tag, attributes in page.elements if attributes.get("class") == "plot"]
     assert [f"spec-{plot['id'].removeprefix('plot-')}" for plot in plots] == list(page.specs)
-    assert len(plots) == 6
+    assert len(plots) == 7
     for plot in plots:
         assert plot["role"] == "img"
         assert len(plot["aria-label"]) > 30
@@ -158,11 +160,11 @@ def test_hostile_names_are_texts(recommendation, rows):
     for row in rows:
         row["weighting"] = HOSTILE if row["weighting"] == "uniform" else row["weighting"]
         row["reason"] = HOSTILE
-    html = render(recommendation, rows, command=HOSTILE)
+    html = render(search_page(recommendation, rows, command=HOSTILE))
     page = Page(html)
     assert {tag for tag, _ in page.elements}.isdisjoint({"img", "iframe"})
-    assert sum(tag == "script" for tag, _ in page.elements) == 6 + 2
-    assert html.count("</script") == 6 + 2  # no element ends early
+    assert sum(tag == "script" for tag, _ in page.elements) == 7 + 2
+    assert html.count("</script") == 7 + 2  # no element ends early
     assert "<script>alert(1)</script>" in page.text
     assert "{{7*7}}" in page.text
     assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
@@ -170,12 +172,12 @@ def test_hostile_names_are_texts(recommendation, rows):
 
 
 def test_size_and_2000_trials(recommendation, make_rows):
-    assert len(render(recommendation, make_rows(2000)).encode()) < 6_000_000
+    assert len(render(search_page(recommendation, make_rows(2000))).encode()) < 6_000_000
 
 
 @pytest.mark.parametrize("states", [(), ("failed",), ("pruned",)])
 def test_without_a_finished_trial(nothing, rows, states):
-    html = render(nothing, [row for row in rows if row["state"] in states])
+    html = render(search_page(nothing, [row for row in rows if row["state"] in states]))
     page = Page(html)
     assert "No recommendation: no trial has finished" in page.text
     sections = [attributes["id"] for tag, attributes in page.elements if tag == "section"]
@@ -202,7 +204,7 @@ def test_missing_numbers_everywhere(recommendation, rows):
         row["curve"] = [[step, math.nan if step == 20 else value] for step, value in row["curve"]]
         row["diversity"] = [[step, math.nan, math.nan] for step, _, _ in row["diversity"]]
     recommendation.update(noise_sd=math.inf, p_best=math.nan, theory=None)
-    html = render(recommendation, rows)
+    html = render(search_page(recommendation, rows))
     page = Page(html)
     assert " nan" not in page.text.lower()
     assert [line[3] for line in page.table("heads")[1:]] == ["-"] * 10
@@ -210,7 +212,7 @@ def test_missing_numbers_everywhere(recommendation, rows):
 
 
 def test_the_barest_recommendation():
-    page = Page(render({"allocation": {"n_heads": 2, "head_dim": 8}}, []))
+    page = Page(render(search_page({"allocation": {"n_heads": 2, "head_dim": 8}}, [])))
     assert "Use 2 heads x 8 (d_model 16)" in page.text
     assert page.tables == []
 

@@ -63,3 +63,4 @@ def test_a_name_from_outside_cannot_move_the_cursor():
     assert printable("a\x1b[2Jb\nc\rd\udc80") == "a [2Jb c d"
     assert printable("Preis €", "ascii") == "Preis \\u20ac"
     assert len(printable("x" * 1000)) == 300
+    assert len(printable("€" * 1000, "ascii")) == 300

@@ -2,11 +2,22 @@ import contextlib
 import io
 import json
 import sys
+import time
 
 import pytest
 from rich.console import Console
 
-from archopt.report.progress import SearchProgress, SearchState, plain_line, seconds_left, share_done
+from archopt.report.progress import REFRESHES_PER_SECOND, SearchProgress
+from archopt.report.search_state import (
+    EndedTrial,
+    SearchState,
+    Worker,
+    counts_in_words,
+    plain_line,
+    seconds_left,
+    share_done,
+    workers_in_words,
+)
 
 
 def shown(updates, *, terminal=False, **options):
@@ -109,3 +120,72 @@ def test_the_terminal_is_given_back_after_an_interrupt():
     assert (sys.stdout, sys.stderr) == before
     assert stream.getvalue().count("\x1b[?25h") == stream.getvalue().count("\x1b[?25l") == 1  # the cursor is back
     assert "7 trials" in stream.getvalue().splitlines()[-1]
+
+
+TRIALS = tuple(EndedTrial(number, (4, 12), "finished", 0.0671, 3.2, ended_at=number) for number in (19, 18, 17))
+WORKERS = (
+    Worker("here", 1, 2, here=True),
+    Worker("node[red]7\x1b[2J", 5, 16),
+    Worker("node8", 5, 16),
+    Worker("z", 1, 1),
+)
+
+
+def test_a_line_names_the_last_trial_and_workers_of_other_machines():
+    state = SearchState(n_finished=20, elapsed_seconds=50.0, latest=TRIALS, workers=WORKERS[:2])
+    line = plain_line(state, n_trials=100, title="archopt watch x")
+    assert line.startswith(
+        "archopt watch x: 20 of 100 trials; no trial has finished yet; last trial 19: 4 heads x 12, "
+    )
+    assert "workers: 2 here, 16 on node[red]7 [2J;" in line
+    assert "workers" not in plain_line(SearchState(n_finished=20, workers=WORKERS[:1]))
+
+
+def test_many_machines_are_summed_up():
+    assert workers_in_words(WORKERS) == "workers: 2 here, 16 on node8, 16 on node[red]7 [2J, 1 on 1 more machine"
+    assert workers_in_words(()) == ""
+
+
+def test_of_several_cells_those_with_an_answer_are_counted():
+    state = SearchState(n_finished=7, n_cells=6, n_cells_answered=2, cell="n = 300, D = 48", allocation=(4, 12))
+    assert counts_in_words(state, 240) == "7 of 240 trials, 2 of 6 cells with an answer"
+    assert "; n = 300, D = 48: current best 4 heads x 12; " in plain_line(state, 240)
+
+
+@pytest.mark.parametrize("width", [20, 40, 79, 200])
+def test_what_is_drawn_fits_any_terminal_and_follows_its_width(width):
+    state = SearchState(
+        n_finished=20, n_failed=3, elapsed_seconds=50.0, allocation=(4, 12), p_best=0.5, latest=TRIALS, workers=WORKERS
+    )
+    console = Console(file=io.StringIO(), width=300, height=12, force_terminal=True, color_system=None)
+    progress = SearchProgress(n_trials=100, title="archopt watch [bold]x", console=console)
+    progress.update(state)
+    console.file.truncate(0)
+    console.width = width  # as after a change of size
+    console.print(progress._drawn())
+    drawn = console.file.getvalue().lstrip("\0")
+    assert max(map(len, drawn.splitlines())) <= width
+    assert "[bold]x" in drawn.replace("\n", "")
+    assert "\x1b" not in drawn
+    assert ("trial 18" in drawn) is (width >= 76)
+
+
+def test_under_ci_a_terminal_gets_plain_lines(monkeypatch, capsys):
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes anything for a terminal
+    with SearchProgress(n_trials=3) as progress:
+        progress.update(SearchState(n_finished=1))
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_drawing_takes_little_of_the_processor():
+    state = SearchState(n_finished=1_000, elapsed_seconds=500.0, allocation=(4, 12), latest=TRIALS, workers=WORKERS)
+    console = Console(file=io.StringIO(), width=100, height=30, force_terminal=True)
+    progress = SearchProgress(n_trials=2_000, console=console)
+    progress.update(state)
+    console.print(progress._drawn())
+    began = time.process_time()
+    for _ in range(20):
+        console.print(progress._drawn())
+    seconds = (time.process_time() - began) / 20
+    assert REFRESHES_PER_SECOND * seconds < 0.05  # of one core; measured: 0.01
