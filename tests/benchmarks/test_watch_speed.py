@@ -56,7 +56,14 @@ def test_a_look_costs_little_of_its_interval(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
     study = optuna.create_study(study_name="big", storage=url)
     study.set_user_attr("archopt:settings", {"d_model": 48})
-    settings = {"n_trials": 9_999, "timeout_seconds": None, "confidence": 0.9, "replicates": 1}
+    settings = {
+        "data": "t.csv",
+        "d_model": 8,
+        "n_trials": 9_999,
+        "timeout_seconds": None,
+        "confidence": 0.9,
+        "replicates": 1,
+    }
     recorded = {"campaign": "big", "settings": settings, "d_models": [], "n_samples": []}
     study.set_user_attr("archopt:campaign", recorded)
     spaces = {"n_heads": HEADS, "learning_rate": RATES}

@@ -6,7 +6,7 @@ from typing import Any
 import optuna
 import pytest
 
-SETTINGS = {"n_trials": 4, "timeout_seconds": None, "confidence": 0.9, "replicates": 1}
+SETTINGS = {"data": "t.csv", "d_model": 8, "n_trials": 4, "timeout_seconds": None, "confidence": 0.9, "replicates": 1}
 AWAY = "the storage cannot be reached: waiting, for 300 s at most"
 
 
