@@ -199,7 +199,7 @@ def test_a_file_that_is_taken_away_is_not_made_anew(url, study, tmp_path):
     [
         (["t"], "there is no campaign 't' in archopt-results here: give its --storage"),
         (["t", "--storage", "sqlite:///none.db"], "does not exist"),
-        (["t", "--storage", "postgresql+psycopg://me:geheim@127.0.0.1:1/x"], "cannot be opened"),
+        (["t", "--storage", "postgresql+psycopg://me:geheim@127.0.0.1:1/x"], "me:***@127.0.0.1:1/x"),
         (["[red]x\x1b[2J", "--storage", "sqlite:///none.db"], "does not exist"),
     ],
 )
@@ -248,8 +248,16 @@ def test_of_two_studies_the_later_sign_counts():
 COMMAND = [sys.executable, "-m", "archopt", "watch", "t"]
 
 
+def heed_ctrl_c() -> None:
+    """In a new process: as from a terminal, also where the tests themselves run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_ends_with_130_and_one_line(url, study):
-    watching = subprocess.Popen([*COMMAND, "--storage", url], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    watching = subprocess.Popen(
+        [*COMMAND, "--storage", url],
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c,
+    )  # fmt: skip
     seen = ""
     while "waiting for one" not in seen:
         seen += watching.stderr.readline()
@@ -266,6 +274,7 @@ def on_a_terminal(command: list[str], *, columns: int, until: str, **environment
     if pid == 0:
         os.environ.pop("CI", None)
         os.environ.update({"COLUMNS": str(columns), "LINES": "20", "TERM": "xterm", **environment})
+        heed_ctrl_c()
         os.execv(command[0], command)
     drawn, patience = b"", time.monotonic() + 90
     interrupted = False

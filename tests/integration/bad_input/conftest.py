@@ -1,9 +1,9 @@
 """A folder with what commands read, and the one thing to expect of bad input: a line, exit code 2, nothing changed."""
 
+import contextlib
 import hashlib
 import io
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -23,19 +23,24 @@ MAX_LINE = 300
 
 
 @pytest.fixture(scope="package")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The working folder. Only what a test itself makes in it may ever appear, or change, in it.
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything happens in it. Only what a test itself makes in it may ever appear, or change, in it.
 
     ``good.csv`` (60 rows: area, age, price), ``text.txt``, ``runs.csv`` for `fit`, ``law.json`` of it; ``asked.db``
     with the study "mine" that was asked; ``joined.db`` with a campaign "joined" that is over; ``other.db``, a SQLite
     file of somebody else's; ``folder``, ``file``, ``dangling``.
     """
-    before, place = Path.cwd(), tmp_path_factory.mktemp("bad_input")
-    os.chdir(place)
-    _write_files(place)
-    _write_storages(place)
-    yield place
-    os.chdir(before)
+    place = tmp_path_factory.mktemp("bad_input")
+    with contextlib.chdir(place):
+        _write_files(place)
+        _write_storages(place)
+    return place
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_the_folder(folder: Path) -> Iterator[None]:
+    with contextlib.chdir(folder):
+        yield
 
 
 def _write_files(place: Path) -> None:
