@@ -30,6 +30,16 @@ def _rows(folder: Path, query: str) -> list[Any]:
         connection.close()
 
 
+def _let_an_hour_pass(folder: Path) -> None:
+    """For the trials that were in training, with or without a first heartbeat: they are found stale at once."""
+    _rows(folder, "update trial_heartbeats set heartbeat = datetime('now', '-1 hour')")
+    _rows(
+        folder,
+        "insert into trial_heartbeats (trial_id, heartbeat) select trial_id, datetime('now', '-1 hour') from trials"
+        " where state = 'RUNNING' and trial_id not in (select trial_id from trial_heartbeats)",
+    )
+
+
 def _complete(folder: Path) -> set[tuple[int, float]]:
     query = "select number, value from trials join trial_values using (trial_id) where state = 'COMPLETE'"
     return set(_rows(folder, query))
@@ -73,8 +83,7 @@ def test_a_full_disk_is_one_line_and_the_same_command_goes_on_when_there_is_room
     kept = _complete(tmp_path)
     assert kept > before  # some more had finished, and are there
     limit_pages.lift()
-    # a minute later: what was in training is then found stale
-    _rows(tmp_path, "update trial_heartbeats set heartbeat = datetime('now', '-1 hour')")
+    _let_an_hour_pass(tmp_path)
     assert _search(tmp_path, len(kept) + 2) == 0
     assert _complete(tmp_path) > kept
     assert _rows(tmp_path, "select number from trials where state = 'RUNNING'") == []
@@ -105,7 +114,7 @@ def test_a_file_that_stays_locked_is_one_line_that_says_what_to_use_instead(
     assert "use PostgreSQL" in line
     assert len(line) < 300
     kept = _complete(tmp_path)
-    _rows(tmp_path, "update trial_heartbeats set heartbeat = datetime('now', '-1 hour')")
+    _let_an_hour_pass(tmp_path)
     assert _search(tmp_path, 6) == 0
     assert _complete(tmp_path) >= kept
 
